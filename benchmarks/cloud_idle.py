@@ -34,7 +34,8 @@ from nospoon.providers.openstack.roster import metadata, read
 from nospoon.providers.openstack.shown import ServerShown
 from nospoon.providers.openstack.watched import SELDOM
 from nospoon.runtime.tasks import Tasks
-from nospoon.testing.fake_cloud import AT, FakeCloud, connected, fake_cloud
+from nospoon.testing.cloud_connection import AT, connected, fake_cloud
+from nospoon.testing.fake_cloud import FakeCloud
 from nospoon.testing.racks import Bench, any_rack, make
 
 PAUSE = 0.5

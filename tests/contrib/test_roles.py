@@ -15,7 +15,8 @@ import yaml
 from tests.contrib.conftest import CONTRIB, NOSPOON, OFFLINE, play
 
 from nospoon.testing.bench import free_port
-from nospoon.testing.fake_cloud import FakeCloud, fake_cloud
+from nospoon.testing.cloud_connection import fake_cloud
+from nospoon.testing.fake_cloud import FakeCloud
 from nospoon.testing.rack import Rack
 
 ROLES = CONTRIB.parent / "roles"

@@ -22,8 +22,8 @@ from nospoon.model.resources.storage import Image
 from nospoon.providers.base import Connection
 from nospoon.providers.simulated.connection import SimulatedConnection
 from nospoon.runtime.tasks import Tasks
+from nospoon.testing.cloud_connection import AT
 from nospoon.testing.cloud_like import DECLARED, NETWORK, CloudLike, CloudLikeConnection, assigned
-from nospoon.testing.fake_cloud import AT
 from nospoon.testing.racks import Bench, make, rack_for
 
 RACK = Host("rack", Simulated())

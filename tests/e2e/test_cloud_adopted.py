@@ -17,7 +17,8 @@ import pytest
 import requests
 
 from nospoon.testing.bench import free_port
-from nospoon.testing.fake_cloud import FakeCloud, fake_cloud
+from nospoon.testing.cloud_connection import fake_cloud
+from nospoon.testing.fake_cloud import FakeCloud
 from nospoon.testing.ironic import until
 from nospoon.testing.rack import Rack, private_rack
 

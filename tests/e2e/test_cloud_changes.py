@@ -10,7 +10,8 @@ import sqlite3
 from contextlib import closing
 from typing import Any
 
-from nospoon.testing.fake_cloud import FakeCloud, fake_cloud
+from nospoon.testing.cloud_connection import fake_cloud
+from nospoon.testing.fake_cloud import FakeCloud
 from nospoon.testing.rack import Rack, private_rack
 
 CLUSTER = """

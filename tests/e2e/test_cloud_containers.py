@@ -8,8 +8,9 @@ import json
 import pytest
 
 from nospoon.runtime import process
+from nospoon.testing.cloud_connection import fake_cloud
 from nospoon.testing.container_root import busybox_root
-from nospoon.testing.fake_cloud import FakeCloud, fake_cloud
+from nospoon.testing.fake_cloud import FakeCloud
 from nospoon.testing.ironic import until
 from nospoon.testing.rack import Rack, private_rack
 

@@ -17,7 +17,8 @@ from uuid import uuid4, uuid5
 
 import pytest
 
-from nospoon.testing.fake_cloud import FakeCloud, fake_cloud
+from nospoon.testing.cloud_connection import fake_cloud
+from nospoon.testing.fake_cloud import FakeCloud
 from nospoon.testing.rack import Rack, private_rack
 from nospoon.testing.relay import free_place, relay_machines
 

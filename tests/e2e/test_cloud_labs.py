@@ -14,7 +14,8 @@ from typing import Any
 import pytest
 
 from nospoon.runtime.clock import monotonic
-from nospoon.testing.fake_cloud import FakeCloud, fake_cloud
+from nospoon.testing.cloud_connection import fake_cloud
+from nospoon.testing.fake_cloud import FakeCloud
 from nospoon.testing.rack import Rack, private_rack
 
 FILE = """

@@ -16,7 +16,8 @@ from typing import Any
 
 import pytest
 
-from nospoon.testing.fake_cloud import FakeCloud, fake_cloud
+from nospoon.testing.cloud_connection import fake_cloud
+from nospoon.testing.fake_cloud import FakeCloud
 from nospoon.testing.own_network import own_network
 from nospoon.testing.rack import Rack, private_rack
 from nospoon.testing.relay import RelayMachines, free_place, relay_machines

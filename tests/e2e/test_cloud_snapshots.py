@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from nospoon.testing.fake_cloud import FakeCloud, fake_cloud
+from nospoon.testing.cloud_connection import fake_cloud
+from nospoon.testing.fake_cloud import FakeCloud
 from nospoon.testing.ironic import until
 from nospoon.testing.rack import Rack, private_rack
 

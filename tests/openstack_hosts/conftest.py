@@ -9,7 +9,8 @@ import pytest
 
 from nospoon.model.resources.storage import Image
 from nospoon.providers.openstack.connection import OpenStackConnection
-from nospoon.testing.fake_cloud import AT, FakeCloud, connected, fake_cloud
+from nospoon.testing.cloud_connection import AT, connected, fake_cloud
+from nospoon.testing.fake_cloud import FakeCloud
 from nospoon.testing.racks import Bench
 
 

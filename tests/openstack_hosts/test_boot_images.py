@@ -28,7 +28,8 @@ from nospoon.plan.placement.hosts import against_node
 from nospoon.plan.refuse import cautions
 from nospoon.providers.openstack.connection import OpenStackConnection
 from nospoon.providers.openstack.qcow2 import CLUSTER, CONTENT, MAGIC, MOST, qcow2
-from nospoon.testing.fake_cloud import AT, FakeCloud
+from nospoon.testing.cloud_connection import AT
+from nospoon.testing.fake_cloud import FakeCloud
 
 pytestmark = pytest.mark.filterwarnings("ignore::PendingDeprecationWarning:openstack")
 TAG = OwnerTag("kit", uuid4(), 1, "t", name="c")

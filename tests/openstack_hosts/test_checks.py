@@ -22,7 +22,8 @@ from nospoon.plan.refuse import reasons_against
 from nospoon.plan.resolution.around import Surroundings
 from nospoon.plan.resolution.resolve import resolve
 from nospoon.providers.openstack.connection import MOST_COMPUTES, OpenStackConnection
-from nospoon.testing.fake_cloud import AT, FakeCloud
+from nospoon.testing.cloud_connection import AT
+from nospoon.testing.fake_cloud import FakeCloud
 
 pytestmark = pytest.mark.filterwarnings("ignore::PendingDeprecationWarning:openstack")
 FILE = """

@@ -10,8 +10,9 @@ from nospoon.model.resources.networks import Link
 from nospoon.model.resources.resource import Resource
 from nospoon.model.resources.storage import Image
 from nospoon.providers.openstack.connection import OpenStackConnection
+from nospoon.testing.cloud_connection import AT
 from nospoon.testing.conformance import DriverPromises
-from nospoon.testing.fake_cloud import AT, FakeCloud
+from nospoon.testing.fake_cloud import FakeCloud
 from nospoon.testing.fake_neutron import PROJECT
 from nospoon.testing.racks import Bench, Stranger, any_rack, make
 

@@ -23,7 +23,8 @@ from nospoon.providers.openstack.connection import OpenStackConnection
 from nospoon.providers.openstack.consoles import LARGEST, PIECE
 from nospoon.runtime.reach import Reach
 from nospoon.runtime.tls import self_signed
-from nospoon.testing.fake_cloud import FakeCloud, connected
+from nospoon.testing.cloud_connection import connected
+from nospoon.testing.fake_cloud import FakeCloud
 
 pytestmark = pytest.mark.filterwarnings("ignore::PendingDeprecationWarning:openstack")
 VM = shape_of(vm()).uuid

@@ -34,7 +34,8 @@ from nospoon.plan.quotas import TAKEN, taken_on
 from nospoon.plan.words import describe
 from nospoon.providers.openstack.connection import OpenStackConnection
 from nospoon.providers.openstack.tags import Tagged, named, of_name
-from nospoon.testing.fake_cloud import FakeCloud, Rule, connected
+from nospoon.testing.cloud_connection import connected
+from nospoon.testing.fake_cloud import FakeCloud, Rule
 
 pytestmark = pytest.mark.filterwarnings("ignore::PendingDeprecationWarning:openstack")
 

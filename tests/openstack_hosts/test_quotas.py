@@ -23,7 +23,8 @@ from nospoon.plan.refuse import cautions, reasons_against
 from nospoon.providers.openstack.around import cloud_of
 from nospoon.providers.openstack.connection import OpenStackConnection
 from nospoon.providers.openstack.quotas import NEUTRONS
-from nospoon.testing.fake_cloud import AT, FakeCloud
+from nospoon.testing.cloud_connection import AT
+from nospoon.testing.fake_cloud import FakeCloud
 
 pytestmark = pytest.mark.filterwarnings("ignore::PendingDeprecationWarning:openstack")
 MIB = 1 << 20

@@ -48,7 +48,8 @@ from nospoon.services.netboot.relays import (
     command,
 )
 from nospoon.services.relayed.bmcs import RelayedBmcs
-from nospoon.testing.fake_cloud import FakeCloud, connected
+from nospoon.testing.cloud_connection import connected
+from nospoon.testing.fake_cloud import FakeCloud
 from nospoon.testing.fake_neutron import PROJECT
 from nospoon.testing.relay import RelayMachines, free_place, relay_machines
 

@@ -29,7 +29,8 @@ from nospoon.plan.identity import node_uuid
 from nospoon.providers import cloud_calls
 from nospoon.providers.openstack import roots
 from nospoon.providers.openstack.connection import OpenStackConnection
-from nospoon.testing.fake_cloud import FakeCloud, Rule, connected
+from nospoon.testing.cloud_connection import connected
+from nospoon.testing.fake_cloud import FakeCloud, Rule
 
 pytestmark = pytest.mark.filterwarnings("ignore::PendingDeprecationWarning:openstack")
 SHA = "ab" * 32

@@ -31,7 +31,8 @@ from nospoon.plan.resolution.around import Surroundings
 from nospoon.plan.resolution.resolve import resolve
 from nospoon.plan.words import describe
 from nospoon.providers.openstack.connection import OpenStackConnection
-from nospoon.testing.fake_cloud import FakeCloud, connected
+from nospoon.testing.cloud_connection import connected
+from nospoon.testing.fake_cloud import FakeCloud
 
 pytestmark = pytest.mark.filterwarnings("ignore::PendingDeprecationWarning:openstack")
 ID = UUID(int=7)

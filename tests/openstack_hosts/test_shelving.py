@@ -15,7 +15,8 @@ from nospoon.model.connections import WhenOff
 from nospoon.model.machine import Outcome, PowerCommand, PowerState
 from nospoon.model.resources.resource import Resource
 from nospoon.providers.openstack.connection import OpenStackConnection
-from nospoon.testing.fake_cloud import OFF, ON, SHELVED, FakeCloud, connected
+from nospoon.testing.cloud_connection import connected
+from nospoon.testing.fake_cloud import OFF, ON, SHELVED, FakeCloud
 
 pytestmark = pytest.mark.filterwarnings("ignore::PendingDeprecationWarning:openstack")
 FILE = """cluster: c

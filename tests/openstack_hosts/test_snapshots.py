@@ -32,7 +32,8 @@ from nospoon.plan.refuse import reasons_against
 from nospoon.plan.roots import against_lost_roots, with_kept_roots
 from nospoon.providers.openstack.connection import OpenStackConnection
 from nospoon.providers.openstack.snapshots import ServerSnapshots
-from nospoon.testing.fake_cloud import FakeCloud, Rule, connected
+from nospoon.testing.cloud_connection import connected
+from nospoon.testing.fake_cloud import FakeCloud, Rule
 
 pytestmark = pytest.mark.filterwarnings("ignore::PendingDeprecationWarning:openstack")
 PLAN = BootPlan((), ())

@@ -27,7 +27,8 @@ from nospoon.plan.resolution.around import Surroundings
 from nospoon.plan.resolution.resolve import resolve
 from nospoon.plan.words import describe
 from nospoon.providers.openstack.connection import OpenStackConnection
-from nospoon.testing.fake_cloud import AT, FakeCloud
+from nospoon.testing.cloud_connection import AT
+from nospoon.testing.fake_cloud import FakeCloud
 from nospoon.testing.racks import PLAN, AnyRack, Bench, any_rack
 
 pytestmark = pytest.mark.filterwarnings("ignore::PendingDeprecationWarning:openstack")

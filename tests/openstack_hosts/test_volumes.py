@@ -23,7 +23,8 @@ from nospoon.model.resources.resource import Resource
 from nospoon.model.resources.storage import BootImage, boot_image
 from nospoon.plan.placement.flavors import chosen, lacking
 from nospoon.providers.openstack.connection import OpenStackConnection
-from nospoon.testing.fake_cloud import AT, FakeCloud, connected
+from nospoon.testing.cloud_connection import AT, connected
+from nospoon.testing.fake_cloud import FakeCloud
 
 pytestmark = pytest.mark.filterwarnings("ignore::PendingDeprecationWarning:openstack")
 FILE = """cluster: c

@@ -11,8 +11,8 @@ from nospoon.model.host_facts import HostFacts, SizeOffered
 from nospoon.model.resources.machines import MachineDisk
 from nospoon.plan.placement.flavors import chosen, lacking
 from nospoon.plan.placement.hosts import against_node
+from nospoon.testing.cloud_connection import AT
 from nospoon.testing.cloud_like import CloudLike
-from nospoon.testing.fake_cloud import AT
 from nospoon.testing.probed import MACHINE
 
 GIB = 1 << 30

@@ -26,7 +26,7 @@ from nospoon.plan.addresses.claims import Scope, found_claims
 from nospoon.plan.identity import bridge_name, made_for_a_cluster, pool_name
 from nospoon.plan.placement.hosts import against_network
 from nospoon.store import tables
-from nospoon.testing.fake_cloud import fake_cloud
+from nospoon.testing.cloud_connection import fake_cloud
 
 VICTIM = bridge_name(UUID("11111111-2222-3333-4444-555555555555"), "lan")
 FACTS = HostFacts(

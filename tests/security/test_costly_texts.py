@@ -30,7 +30,8 @@ from nospoon.providers.openstack import (
     servers,
 )
 from nospoon.providers.openstack.around import port
-from nospoon.testing.fake_cloud import FakeCloud, connected, fake_cloud
+from nospoon.testing.cloud_connection import connected, fake_cloud
+from nospoon.testing.fake_cloud import FakeCloud
 
 ID = "11111111-2222-3333-4444-555555555555"
 Call = Callable[[Any], object]

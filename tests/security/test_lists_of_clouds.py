@@ -38,7 +38,8 @@ from nospoon.providers.openstack.images import FIRMWARE, URL
 from nospoon.providers.openstack.roster import metadata
 from nospoon.providers.openstack.tags import Tagged, described, of_description, properties
 from nospoon.runtime.log_rate import LINES
-from nospoon.testing.fake_cloud import FakeCloud, connected, fake_cloud
+from nospoon.testing.cloud_connection import connected, fake_cloud
+from nospoon.testing.fake_cloud import FakeCloud
 
 pytestmark = pytest.mark.filterwarnings("ignore::PendingDeprecationWarning:openstack")
 COUNT = 300

@@ -35,7 +35,7 @@ from nospoon.plan.trunks import Trunks
 from nospoon.providers.base import Driver
 from nospoon.runtime.few import BEGUN, all_begun
 from nospoon.runtime.tasks import Tasks
-from nospoon.testing.fake_cloud import AT
+from nospoon.testing.cloud_connection import AT
 
 COUNT = 200
 HOSTS = [Host(f"h{n}", Simulated()) for n in range(COUNT)]

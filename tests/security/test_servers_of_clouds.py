@@ -59,7 +59,8 @@ from nospoon.providers.simulated.connection import SimulatedConnection
 from nospoon.runtime.tasks import Tasks
 from nospoon.services.netboot.ports import ServedProfile
 from nospoon.services.netboot.serving import HttpListeners
-from nospoon.testing.fake_cloud import AT, FakeCloud, Rule, connected, fake_cloud
+from nospoon.testing.cloud_connection import AT, connected, fake_cloud
+from nospoon.testing.fake_cloud import FakeCloud, Rule
 from nospoon.testing.racks import PLAN, Bench, any_rack, make
 
 pytestmark = pytest.mark.filterwarnings("ignore::PendingDeprecationWarning:openstack")

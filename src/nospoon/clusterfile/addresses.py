@@ -12,8 +12,9 @@ from nospoon.clusterfile.expand import Complaint, Expansion
 from nospoon.clusterfile.hosts import connections_of
 from nospoon.clusterfile.models import MAX_PARTS, NetworkSection
 from nospoon.clusterfile.sections import Sections
-from nospoon.model.cluster import BmcProtocol, Netboot, SegmentType, Switch
+from nospoon.model.cluster import BmcProtocol, Netboot, Switch
 from nospoon.model.connections import ConnectionKind
+from nospoon.model.segments import SegmentType
 from nospoon.plan.words import counted
 
 NETBOOT_OVERHEAD = 3

@@ -42,7 +42,8 @@ from nospoon.clusterfile.section import (
 )
 from nospoon.clusterfile.services import ServiceSection
 from nospoon.clusterfile.simulated import OrSwitch, SimulatedSection, switched
-from nospoon.model.cluster import Netboot, Overlay, SegmentType, Switch
+from nospoon.model.cluster import Netboot, Overlay, Switch
+from nospoon.model.segments import SegmentType
 
 MAX_PATTERNS = 100
 """Groups that adopt by a pattern, which is compared with every machine."""

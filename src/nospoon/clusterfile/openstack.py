@@ -12,8 +12,9 @@ from nospoon.clusterfile.cloud import CloudOrName, CloudSection
 from nospoon.clusterfile.fields import Address
 from nospoon.clusterfile.section import Flag, OneOrMore, Section, Text, Whole, listed
 from nospoon.errors import UsageError
+from nospoon.model.affinity import GroupRules, Strictness
 from nospoon.model.cloud import URLS
-from nospoon.model.connections import GroupRules, OpenStack, RelaySpec, Strictness, WhenOff
+from nospoon.model.connections import OpenStack, RelaySpec, WhenOff
 
 WHO = (
     "user_id", "username", "user_domain_id", "user_domain_name", "project_id", "project_name",

@@ -15,17 +15,9 @@ from uuid import UUID
 from nospoon.clusterfile.document import Document
 from nospoon.clusterfile.hardware import DiskSection
 from nospoon.clusterfile.written import name_of, write
+from nospoon.model.affinity import Strictness
 from nospoon.model.cluster import Host
-from nospoon.model.connections import (
-    Docker,
-    Libvirt,
-    Lxc,
-    OpenStack,
-    RelaySpec,
-    Simulated,
-    Strictness,
-    WhenOff,
-)
+from nospoon.model.connections import Docker, Libvirt, Lxc, OpenStack, RelaySpec, Simulated, WhenOff
 from nospoon.model.resources.groups import ServerGroup
 from nospoon.model.resources.keys import Key, Kind
 from nospoon.model.resources.machines import Machine, MachineDisk

@@ -20,6 +20,7 @@ from nospoon.model.lab import Lab
 from nospoon.model.machine import PowerPolicy
 from nospoon.model.node_kind import NodeKind
 from nospoon.model.nova import WantedFlavor
+from nospoon.model.segments import SegmentType
 from nospoon.model.service import Service
 
 
@@ -60,16 +61,6 @@ class Switch(StrEnum):
     """A Linux bridge."""
     OVS = "ovs"
     """Open vSwitch, with VLANs."""
-
-
-class SegmentType(StrEnum):
-    """What a network of a cloud is made of (`provider:network_type` of Neutron)."""
-
-    FLAT = "flat"
-    VLAN = "vlan"
-    VXLAN = "vxlan"
-    GENEVE = "geneve"
-    GRE = "gre"
 
 
 class Overlay(StrEnum):

@@ -10,6 +10,7 @@ from functools import lru_cache
 from typing import ClassVar, Self
 from urllib.parse import parse_qs, urlsplit
 
+from nospoon.model.affinity import USUAL_RULES, GroupRules
 from nospoon.model.agent import Agents
 from nospoon.model.boot import BootMethod
 from nospoon.model.declared import (
@@ -43,23 +44,6 @@ class WhenOff(StrEnum):
 
     STOP = "stop"  # it keeps its place on its compute host
     SHELVE = "shelve"  # its root becomes an image, and it has no place until it is powered on
-
-
-class Strictness(StrEnum):
-    """What a cloud does with a server for which its rules of affinity leave no compute host."""
-
-    STRICT = "strict"  # it is not made
-    SOFT = "soft"  # it is made on another one
-
-
-@dataclass(frozen=True, slots=True)
-class GroupRules:
-    """How rules of affinity hold on a host that is several computers. `per_host`: machines that are
-    kept apart of which one computer may have so many.
-    """
-
-    strictness: Strictness = Strictness.STRICT
-    per_host: int = 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,7 +132,7 @@ class _Usual:
     @property
     def groups(self) -> GroupRules:
         """How rules of affinity hold among its computers."""
-        return GroupRules()
+        return USUAL_RULES
 
     @property
     def key_pair(self) -> str:
@@ -404,7 +388,7 @@ class OpenStack(_Usual):
     volume_type: str = ""
     off: WhenOff = WhenOff.STOP
     relay: RelaySpec | None = None
-    groups: GroupRules = GroupRules()
+    groups: GroupRules = USUAL_RULES
     key_pair: str = ""
     further_zones: tuple[str, ...] = ()
     kind: ClassVar = ConnectionKind.OPENSTACK

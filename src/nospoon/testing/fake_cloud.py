@@ -5,36 +5,18 @@ For what a real one cannot do in a test: fail at a given call, or have a thousan
 
 from __future__ import annotations
 
-import asyncio
 import re
 from base64 import b64decode
 from collections import Counter
-from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
-from pathlib import Path
 from uuid import uuid4
 
-import uvicorn
-from starlette.applications import Starlette
 from starlette.requests import Request
-from starlette.responses import JSONResponse, PlainTextResponse, Response
-from starlette.routing import Route
+from starlette.responses import JSONResponse, Response
 
-from nospoon.model.cluster import Host
-from nospoon.model.connections import OpenStack
-from nospoon.providers.base import OpenSeed, no_seeds
-from nospoon.providers.openstack.around import AtHome, everywhere
-from nospoon.providers.openstack.connection import OpenStackConnection
-from nospoon.providers.openstack.drives import KeptMedia
-from nospoon.providers.openstack.relays import IsHome
-from nospoon.runtime.reach import ANYWHERE
-from nospoon.runtime.tasks import Tasks
-from nospoon.services.netboot.relayed import RelayNetbootDriver
-from nospoon.services.netboot.relays import RelayTunnels
-from nospoon.services.relayed.bmcs import RelayedBmcs
-from nospoon.testing import fake_cinder
+from nospoon.testing import fake_cinder, fake_glance
 from nospoon.testing.fake_cinder import Json
 from nospoon.testing.fake_groups import has_compute_host, server_groups
 from nospoon.testing.fake_key_pairs import key_pairs
@@ -506,138 +488,9 @@ class FakeCloud:
         return await Neutron(self).answer(request, path)
 
     async def _glance(self, request: Request, path: str) -> Response:
-        match request.method, path.removeprefix("/v2").strip("/").split("/"):
-            case "GET", [""]:
-                links = [{"rel": "self", "href": f"{self.url}/image/v2/"}]
-                return JSONResponse(
-                    {"versions": [{"id": "v2.9", "status": "CURRENT", "links": links}]}
-                )
-            case "GET", ["schemas", "image"]:
-                formats = {"enum": [None, *self.image_formats], "type": ["null", "string"]}
-                return JSONResponse({"properties": {"disk_format": formats}})
-            case "GET", ["images", id_] if id_ in self.images:
-                return JSONResponse(self.images[id_])
-            case "GET", ["images"]:
-                asked = {
-                    k: v for k, v in request.query_params.items() if k not in {"limit", "marker"}
-                }
-                found = [
-                    each
-                    for each in self.images.values()
-                    if all(each.get(key) == value for key, value in asked.items())
-                ]
-                shown = [dict(each) for each in found]
-                for each in found:
-                    each["status"] = each["status"].replace("saving", "active")
-                return JSONResponse({"images": shown})
-            case "POST", ["images"]:
-                id_ = str(uuid4())
-                self.images[id_] = {
-                    "id": id_, "status": "queued", "created_at": self.now(),
-                    **await request.json(),
-                }  # fmt: skip
-                return JSONResponse(self.images[id_], 201)
-            case "PATCH", ["images", id_] if id_ in self.images:
-                for change in await request.json():
-                    name = change["path"].removeprefix("/")
-                    if change["op"] == "remove":
-                        del self.images[id_][name]
-                    else:
-                        self.images[id_][name] = change["value"]
-                return JSONResponse(self.images[id_])
-            case "PUT", ["images", id_, "file"] if id_ in self.images:
-                self.uploads[id_] = await request.body()
-                self.images[id_]["status"] = "active"
-                return Response(status_code=204)
-            case "DELETE", ["images", id_] if id_ in self.images:
-                del self.images[id_]
-                return Response(status_code=204)
-        return missing(path)
+        return await fake_glance.answer(self, request, path)
 
 
 def _password_of(request: Request) -> str:
     """By which the token of a call was given."""
     return request.headers.get("x-auth-token", "").rpartition("-")[0]
-
-
-@asynccontextmanager
-async def fake_cloud() -> AsyncIterator[FakeCloud]:
-    """It answers on a port of loopback, in this event loop."""
-    cloud = FakeCloud()
-    methods = ["GET", "POST", "PUT", "DELETE", "PATCH"]
-    app = Starlette(routes=[Route("/{path:path}", cloud.answer, methods=methods)])
-    server = uvicorn.Server(
-        uvicorn.Config(app, host="127.0.0.1", port=0, log_level="warning", lifespan="off")
-    )
-    server.install_signal_handlers = lambda: None  # type: ignore[attr-defined]
-    tasks = Tasks("a cloud in memory")
-    serving = tasks.start(server.serve(), name="serve a cloud in memory")
-    while not server.started:  # noqa: ASYNC110  (uvicorn has no event for it)
-        await asyncio.sleep(0.01)
-    port = server.servers[0].sockets[0].getsockname()[1]
-    cloud.url = f"http://127.0.0.1:{port}"
-    try:
-        yield cloud
-    finally:
-        server.should_exit = True
-        await asyncio.wait([serving])
-        await tasks.close()
-
-
-AT = Host("cloud", OpenStack("mine", "http://keystone p", boot_address="http://192.0.2.1:8069"))
-"""Where connections to it are."""
-
-
-@asynccontextmanager
-async def connected(
-    cloud: FakeCloud,
-    directory: Path,
-    *,
-    at_home: AtHome = everywhere,
-    pause: float = 0.01,
-    open_seed: OpenSeed = no_seeds,
-    is_home: IsHome = everywhere,
-    netboot: RelayNetbootDriver | None = None,
-) -> AsyncIterator[OpenStackConnection]:
-    """A connection to it under the host name `cloud`; what it keeps is in `directory`. `pause`: as
-    the connection's. Through relays, everything is "answered". `netboot`: what they serve.
-    """
-    answer = PlainTextResponse("answered")
-    tunnels = RelayTunnels(
-        answer,
-        directory / "relays",
-        b"secret",
-        bmcs=RelayedBmcs(lambda *_: False).serve,
-        netboot=(netboot or RelayNetbootDriver(state=directory / "none", deployment="kit")).serve,
-        shortest=0.1,
-    )
-    (directory / "image.iso").write_bytes(b"an image".ljust(4096))
-
-    async def build(url: str) -> Path:
-        del url
-        return directory / "image.iso"
-
-    async def open_image(sha256: str) -> str:
-        (directory / sha256).write_bytes(sha256.encode())
-        return str(directory / sha256)
-
-    made = OpenStackConnection(
-        AT,
-        "kit",
-        lambda: cloud.settings,
-        reach=ANYWHERE,
-        build_image=build,
-        open_image=open_image,
-        open_seed=open_seed,
-        records=directory,
-        media=KeptMedia(directory / "media"),
-        pause=pause,
-        at_home=at_home,
-        tunnels=tunnels,
-        is_home=is_home,
-    )
-    try:
-        yield made
-    finally:
-        await made.close()
-        await tunnels.close()

@@ -12,11 +12,11 @@ from ipaddress import IPv4Interface, ip_address, ip_interface, ip_network
 from uuid import UUID
 
 from nospoon.errors import Gone
-from nospoon.model.cluster import SegmentType
 from nospoon.model.resources.keys import Kind
 from nospoon.model.resources.networks import Link
 from nospoon.model.resources.resource import Observed, Resource
 from nospoon.model.resources.tags import OwnerTag
+from nospoon.model.segments import SegmentType
 from nospoon.providers.openstack.api import Service
 from nospoon.providers.openstack.around import (
     KIND,
