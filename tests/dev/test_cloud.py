@@ -5,8 +5,10 @@ from __future__ import annotations
 import json
 import socket
 from collections.abc import AsyncIterator
+from concurrent.futures import ThreadPoolExecutor
 from configparser import ConfigParser
 from contextlib import asynccontextmanager
+from http.server import BaseHTTPRequestHandler, HTTPServer
 from ipaddress import IPv4Network
 from pathlib import Path
 
@@ -19,6 +21,7 @@ from nospoon.dev.cloud import (
     cloud,
     computes,
     configuration,
+    contents,
     interfaces,
     joining,
     namespaces,
@@ -26,6 +29,7 @@ from nospoon.dev.cloud import (
     programs,
     volumes,
 )
+from nospoon.dev.cloud.client import Client
 from nospoon.dev.cloud.computes import Compute, Virt
 from nospoon.dev.cloud.configuration import Passwords
 from nospoon.dev.cloud.namespaces import Namespaces
@@ -316,6 +320,42 @@ def test_cinder_uses_the_clouds_services_and_has_its_volumes_as_files(tmp_path: 
     assert volumes.migration(state, made)[-2:] == ["db", "sync"]
     volumes.migrated(state, made)
     assert not volumes.migration(state, made)
+
+
+async def test_a_scheduler_of_volumes_that_does_not_answer_yet_has_no_pools() -> None:
+    """Cinder's API answers 500 then; another refusal is an error."""
+    with HTTPServer(("127.0.0.1", 0), Answering) as server:
+        base = server.server_port - Wanted(port_base=0).port(Api.CINDER)
+        client = Client(Wanted(port_base=base), "token")
+        found = list[object]()
+        with ThreadPoolExecutor(1) as thread:
+            serving = thread.submit(server.serve_forever)
+            try:
+                for Answering.status in (500, 503, 200):
+                    found.append(await contents.pools(client))
+                Answering.status = 403
+                with pytest.raises(ProviderError, match="403"):
+                    await contents.pools(client)
+            finally:
+                server.shutdown()
+            serving.result()
+    assert found == [set(), set(), {"here@files#files"}]
+
+
+class Answering(BaseHTTPRequestHandler):
+    """An API of Cinder."""
+
+    status = 200
+
+    def do_GET(self) -> None:
+        body = json.dumps({"pools": [{"name": "here@files#files"}]}).encode()
+        self.send_response(self.status)
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    def log_message(self, format: str, *args: object) -> None:  # noqa: A002  (the base's name)
+        """Not a word."""
 
 
 def test_no_two_services_have_one_port() -> None:

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from nospoon.dev.cloud.wanted import Api, Wanted
-from nospoon.errors import ProviderError
+from nospoon.errors import HostUnreachable, ProviderError
 from nospoon.runtime.reasons import reason
 
 _VERSIONS = {
@@ -82,5 +82,8 @@ def _exchange(
         connection.close()
     if answer.status >= http.HTTPStatus.BAD_REQUEST:
         said = text.decode(errors="replace")[:_SHOWN]
-        raise ProviderError(f"{method} {wanted.url(api)}{path} answers {answer.status}: {said}")
+        refused = f"{method} {wanted.url(api)}{path} answers {answer.status}: {said}"
+        if answer.status >= http.HTTPStatus.INTERNAL_SERVER_ERROR:
+            raise HostUnreachable(refused)  # what the service itself asks may not answer yet
+        raise ProviderError(refused)
     return text, answer.headers

@@ -9,9 +9,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+import structlog
+
 from nospoon.dev.cloud.client import Client
 from nospoon.dev.cloud.configuration import PUBLIC, RACKS, Passwords
 from nospoon.dev.cloud.wanted import PROJECT, REGION, Api, Wanted
+from nospoon.errors import HostUnreachable
+
+log = structlog.get_logger()
 
 NETWORK, OWN_NETWORK = "public", "rack"
 IMAGE, IMAGE_FILE = "ipxe", Path("/usr/lib/ipxe/ipxe.iso")
@@ -207,8 +212,12 @@ async def services(client: Client) -> set[str]:
 
 
 async def pools(client: Client) -> set[str]:
-    """Where Cinder's scheduler puts volumes."""
-    listed = await client.call("GET", Api.CINDER, "/v3/scheduler-stats/get_pools")
+    """Where Cinder's scheduler puts volumes; empty while that does not answer Cinder's API."""
+    try:
+        listed = await client.call("GET", Api.CINDER, "/v3/scheduler-stats/get_pools")
+    except HostUnreachable as error:
+        log.info("Cinder's scheduler does not answer yet", why=str(error))
+        return set()
     return {each["name"] for each in listed["pools"]}
 
 
