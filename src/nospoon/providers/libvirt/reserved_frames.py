@@ -44,23 +44,24 @@ ip link set dev "$1" type bridge group_fwd_mask {FORWARDED}
 table -N "$c" -P DROP
 jump -I
 """
-LOOK = f"""
-iptables -w -S INPUT >/dev/null || exit
-for b; do
-  ! read -r mask 2>/dev/null <"/sys/class/net/$b/bridge/group_fwd_mask" ||
-    [ "$mask" = {FORWARDED} ] || echo "$b"
-done
+LOOK = r"""
+iptables -w -S INPUT >/dev/null || exit 0
+ip -details -oneline link show type bridge |
+  sed -n 's/^[0-9]*: \([^:@]*\)[:@].* group_fwd_mask \([^ ]*\) .*/\2 \1/p'
 """
-"""Shell: bridges that pass them on to ports, to who may change that."""
+"""Shell: of each bridge in this network namespace what it forwards, and its name, to who may change
+that.
+"""
 
 
 async def open_bridges(runner: Runner, bridges: Iterable[str]) -> frozenset[str]:
     """Which of these pass frames to their ports, as earlier versions had them; none where that
     cannot be seen, or not be changed.
     """
-    names = list(bridges)
-    done = await runner.run(["sh", "-c", LOOK, "sh", *names], check=False) if names else None
-    return frozenset(lines_of(done)) if done is not None and not done.status else frozenset()
+    names = frozenset(bridges)
+    done = await runner.run(["sh", "-c", LOOK], check=False) if names else None
+    rows = [line.partition(" ") for line in lines_of(done)] if done is not None else []
+    return names & {name for mask, _, name in rows if mask != FORWARDED}
 
 
 async def keep_off_ports(runner: Runner, bridge: str) -> None:
