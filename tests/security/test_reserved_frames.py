@@ -136,8 +136,9 @@ async def test_a_guest_is_no_router_of_its_host(host: IO[str]) -> None:
     assert await shown("-6", "route", "show", "default") == ""
 
 
-async def test_bridges_of_earlier_versions_are_known_where_they_are(host: IO[str]) -> None:
-    """The daemon may run in another network namespace than the hypervisor, whose /sys it may see."""
+@pytest.mark.usefixtures("host")
+async def test_bridges_of_earlier_versions_are_known_where_they_are() -> None:
+    """The daemon may see the /sys of a hypervisor that is in another network namespace."""
     both = [BRIDGE, "nsreserved1"]
     assert await reserved_frames.open_bridges(Inside(HOST), both) == {BRIDGE}
     assert await reserved_frames.open_bridges(Inside(GUEST), both) == frozenset()
