@@ -94,6 +94,7 @@ async def test_a_server_boots_a_cd_of_an_image_in_a_format_that_glance_takes(
     assert (seen.shape, seen.fault) == (IMAGE.shape, ""), "there is nothing to change"
     ((id_, image),) = cloud.images.items()
     assert image["disk_format"] == as_
+    assert image["img_hv_type"] == "qemu", "Nova gives no host of containers the server"
     assert cloud.uploads[id_].startswith(MAGIC) == (as_ == "qcow2")
     machine = Machine(
         node_uuid(TAG.cluster, "n"), cpus=1, memory=512 << 20, arch=Arch.X86_64,

@@ -23,6 +23,7 @@ from uuid import UUID
 from nospoon.errors import Gone, ProviderError
 from nospoon.model.cluster import Firmware
 from nospoon.model.host_facts import ISO, QCOW2
+from nospoon.model.images import HypervisorType
 from nospoon.model.resources.keys import Kind
 from nospoon.model.resources.resource import Observed, Resource
 from nospoon.model.resources.storage import BootImage, boot_image
@@ -69,6 +70,8 @@ AS_CD = {"device_type": "cdrom", "disk_bus": "sata"}
 """Of the block device of a server, for Nova to have it as a CD whatever its image's format."""
 FIRMWARES = {Firmware.BIOS: BIOS, Firmware.UEFI: UEFI}
 """Of `hw_firmware_type`."""
+RUN_BY = "img_hv_type"
+"""By which Nova chooses the compute host (ImagePropertiesFilter)."""
 Image = Mapping[str, str]
 """Its id, status and properties, as far as nospoon reads them."""
 
@@ -133,6 +136,7 @@ class BootImageDriver:
                 "container_format": "bare",
                 "visibility": "private",
                 "hw_firmware_type": FIRMWARES[shape.firmware],
+                RUN_BY: HypervisorType.QEMU,  # where KVM is, too; else a host of containers has it
                 "os_shutdown_timeout": str(SHUT_DOWN),
                 **RESCUE,
                 URL: shape.url,

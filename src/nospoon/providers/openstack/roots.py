@@ -25,7 +25,7 @@ from nospoon.providers.base import OpenImage
 from nospoon.providers.cloud_calls import patience
 from nospoon.providers.openstack.api import Service
 from nospoon.providers.openstack.around import Around
-from nospoon.providers.openstack.images import FIRMWARES, READY, SHUT_DOWN
+from nospoon.providers.openstack.images import FIRMWARES, READY, RUN_BY, SHUT_DOWN
 from nospoon.providers.openstack.tags import (
     PREFIX,
     Tagged,
@@ -41,8 +41,8 @@ from nospoon.runtime.turns import Turns
 
 SHA256, FORMAT, SIZE, FIRMWARE = (f"{PREFIX}{each}" for each in ("sha256", "format", "size", "fw"))
 DEPLOYMENT, OF = f"{PREFIX}deployment", f"{PREFIX}of_"
-RUN_BY, RUN_BY_ONCE = "img_hv_type", "hypervisor_type"
-"""By which Nova chooses the compute host (ImagePropertiesFilter), and what it was called before."""
+RUN_BY_ONCE = "hypervisor_type"
+"""What `RUN_BY` was called before."""
 MOST_USERS = 100
 """References of one image: Glance allows 128 properties (image_property_quota)."""
 CONFIG_DRIVE = {"hw_cdrom_bus": "scsi", "hw_scsi_model": "virtio-scsi"}
