@@ -176,11 +176,14 @@ def test_a_machine_that_is_being_switched_off_goes_on_afterwards_when_told_to(
     subject = bmc(PowerState.ON)
     hear(subject, PowerRequested(OFF, 1))
     assert hear(subject, PowerRequested(command, 2)) == [Answer(2, Verdict.ACCEPTED)]
+    assert list(subject.power_commands) == [OFF, command]
     effects = hear(subject, CommandEnded(Verdict.DONE))
     assert Answer(1, Verdict.DONE) in effects
     assert effects[-1] == Drive(ON, PLAN)
+    assert list(subject.power_commands) == [ON]
     hear(subject, CommandEnded(Verdict.DONE))
     assert subject.is_on
+    assert not subject.power_commands
 
 
 def test_of_commands_that_follow_one_under_way_the_last_is_carried_out() -> None:

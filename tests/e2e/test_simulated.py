@@ -197,6 +197,20 @@ def test_power_and_boot_agree_between_the_command_line_and_ipmitool(shared: Rack
     assert "PXE" in shared.ipmitool(bmc, "chassis", "bootparam", "get", "5")
 
 
+def test_the_power_of_a_node_is_shown_with_the_commands_under_way(shared: Rack) -> None:
+    name = shared.name()
+    hosts = "hosts: {sim: {simulated: {power_on: 10min}}}\nnodes: [{count: 1}]\n"
+    text = f"cluster: {name}\n{hosts}{shared.bmc()}"
+    shared.run("up", "--yes", shared.file(text, f"{name}.yaml"))
+    node = f"{name}/node-0"
+    for command in ("on", "cycle"):
+        assert "accepted" in shared.run("node", "power", node, command).stderr
+    shown = shared.run("node", "power", node, "status")
+    assert (shown.stdout, shown.stderr) == ("off\n", f"{node}: under way: on, then cycle\n")
+    assert shared.json("node", "show", node)["power_commands"] == ["on", "cycle"]
+    shared.run("down", "--yes", name)
+
+
 def test_boot_overrides_survive_up_and_a_restart(rack: Rack) -> None:
     name, file = simulated(rack, "nodes: [{count: 1}]")
     rack.run("up", "--yes", file)

@@ -55,7 +55,7 @@ from nospoon.bmc.software import Component, restarted
 from nospoon.bmc.state import RUNNING, State
 from nospoon.bmc.watchdog import Act, Watchdog
 from nospoon.model.boot import NO_OVERRIDE, BootDevice, BootPlan
-from nospoon.model.machine import MachineChange, MachineEvent, PowerState
+from nospoon.model.machine import MachineChange, MachineEvent, PowerCommand, PowerState
 
 RESTART_SECONDS = 2.0
 
@@ -113,6 +113,11 @@ class Bmc:
     @property
     def log(self) -> Log:
         return self.state.log
+
+    @property
+    def power_commands(self) -> tuple[PowerCommand, ...]:
+        """Those under way, in their order."""
+        return self._power.commands
 
     @property
     def has_power(self) -> bool:

@@ -101,6 +101,12 @@ class Power:
         return self._pending is not None
 
     @property
+    def commands(self) -> tuple[PowerCommand, ...]:
+        """What is under way: the command that the machine carries out, and what follows it."""
+        now = (self._pending.command,) if self._pending is not None else ()
+        return (*now, self._then[0]) if self._then is not None else now
+
+    @property
     def deadline(self) -> float | None:
         """When `expire` wants to be called."""
         waiting = self._pending.waiting.values() if self._pending is not None else ()

@@ -18,7 +18,6 @@ import sys
 import tempfile
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from functools import partial
 from pathlib import Path
 from typing import Any
 from uuid import uuid4
@@ -149,32 +148,15 @@ class Rack:
         """Give a power command once the one before it is over, and wait until it is done: it is
         answered after 250 ms at the latest.
         """
-        said = self._powered(node, command)
-        if "accepted" in said:
-            until(partial(self._is_done, node, "off" if command == "off" else "on"))
+        power = "off" if command == "off" else "on"
+        until(lambda: not self.json("node", "show", node)["power_commands"])
+        if "accepted" in self.run("node", "power", node, command).stderr:
+            until(lambda: self._power_in_the_end(node) == power)
 
-    def _is_done(self, node: str, power: str) -> bool:
-        """Whether it is on or off now that the command before is over. A host that needs more than
-        250 ms to say so, such as a busy cloud, accepts this one, too.
-        """
-        said = self._powered(node, power)
-        if "accepted" not in said:
-            return f"already {power}" in said
-        return bool(self.json("node", "show", node)["power"] == power)
-
-    def _powered(self, node: str, command: str) -> str:
-        """What is answered to a power command."""
-        said = ""
-
-        def given() -> bool:
-            nonlocal said
-            done = self.attempt("node", "power", node, command)
-            said = done.stderr
-            assert done.returncode == 0 or "under way" in said, said
-            return done.returncode == 0
-
-        until(given)
-        return said
+    def _power_in_the_end(self, node: str) -> str:
+        """Its power, "" while a command is under way. Another one would take that one's place."""
+        shown = self.json("node", "show", node)
+        return "" if shown["power_commands"] else shown["power"]
 
     def ipmitool(self, bmc: dict[str, str], *argv: str, status: int = 0) -> str:
         """What it says; of one that ends with another status than 0, what it says of that."""

@@ -75,7 +75,13 @@ def power(node: str, what: str) -> None:
     """Give NODE's BMC a chassis command, or show its power."""
     client = connect.client()
     if what == "status":
-        echo(client.ask(NodeDetails, "GET", f"/v1/nodes/{node}/show").power)
+        known = client.ask(NodeDetails, "GET", f"/v1/nodes/{node}/show")
+        echo(known.power)
+        if known.power_commands:
+            echo(
+                f"{known.cluster}/{known.node}: under way: {', then '.join(known.power_commands)}",
+                err=True,
+            )
         return
     answer = client.ask(PowerResult, "POST", f"/v1/nodes/{node}/power", {"command": what})
     result = answer.result

@@ -89,7 +89,9 @@ class Nodes:
     async def show(self, caller: Principal, reference: str) -> NodeDetails:
         """Everything of one node, without its password."""
         member = self.fleet.find(caller.uid, reference)
-        return shown.details(self._about(member), member.machine, member.host.name)
+        served = self.bmcs.status(member.uuid)
+        commands = served.aggregate.power_commands if served is not None else ()
+        return shown.details(self._about(member), member.machine, member.host.name, commands)
 
     async def bmc_rows(self, caller: Principal, cluster: str) -> list[BmcAccess]:
         """A row a BMC, with credentials: for its owner only. Raises `NotFound` as `rows` does. One

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from uuid import UUID
 
 from nospoon.clusterfile.recovered import FILE as RECOVERED
 from nospoon.control.planning.prepared import Prepared, claimed
 from nospoon.model.cluster import Adopted
 from nospoon.model.host_facts import Adoptable
+from nospoon.model.machine import PowerCommand
 from nospoon.model.resources.bmcs import Bmc
 from nospoon.model.resources.keys import Kind
 from nospoon.model.resources.machines import Machine
@@ -176,8 +177,12 @@ def floating_ips(prepared: Prepared) -> dict[str, list[str]]:
     return found
 
 
-def details(about: Mapping[str, str], machine: Machine, host: str) -> NodeDetails:
-    """`about`: a node's summary; its machine's shape, on the host of this name."""
+def details(
+    about: Mapping[str, str], machine: Machine, host: str, commands: Iterable[PowerCommand]
+) -> NodeDetails:
+    """`about`: a node's summary; its machine's shape, on the host of this name. `commands`: its
+    power commands under way.
+    """
     return NodeDetails(
         **about,
         kind=str(machine.kind),
@@ -196,6 +201,7 @@ def details(about: Mapping[str, str], machine: Machine, host: str) -> NodeDetail
         ports=ports(machine, host),
         boot_order=[str(device) for device in machine.boot_order],
         serial_number=machine.serial_number,
+        power_commands=[str(each) for each in commands],
     )
 
 

@@ -36,7 +36,9 @@ class NodePort:
 
 @dataclass(frozen=True, slots=True)
 class NodeDetails(NodeSummary):
-    """Everything of one node, without its password. `firmware`: "" for a container."""
+    """Everything of one node, without its password. `firmware`: "" for a container.
+    `power_commands`: those that its BMC accepted and that are not over, in their order.
+    """
 
     kind: str
     cpus: int
@@ -49,6 +51,7 @@ class NodeDetails(NodeSummary):
     ports: Sequence[NodePort]
     boot_order: Sequence[str]
     serial_number: str
+    power_commands: Sequence[str]
 
 
 @dataclass(frozen=True, slots=True)
