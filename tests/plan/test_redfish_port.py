@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import pytest
+
 from nospoon.clusterfile.load import load
 from nospoon.control.planning.saved import MOST_CLUSTERS
 from nospoon.model.cluster import Cluster
-from nospoon.plan.addresses.allocate import Allocations, Occupied, allocate
+from nospoon.plan.addresses.allocate import Allocations, Endpoint, Occupied, allocate
 
 ANOTHER = Occupied(redfish={("127.0.0.1", 8000), ("0.0.0.0", 8001), ("192.0.2.1", 8002)})
 """Others listen on these; the last one hinders nobody on loopback."""
@@ -44,6 +46,22 @@ def test_addresses_of_a_pool_have_the_usual_port() -> None:
     given, reasons = allocate(load(text, file="f"), Allocations(), ANOTHER)
     assert not reasons
     assert {each.redfish_port for each in given.endpoints.values()} == {8000}
+
+
+@pytest.mark.parametrize(
+    ("address", "stays"),
+    [
+        ("10.9.0.9", True), ("10.9.0.254", True), ("10.9.1.9", False), ("10.8.255.254", False),
+        ("110.9.0.9", False), ("::1", False),
+    ],
+)  # fmt: skip
+def test_a_bmc_keeps_its_address_as_long_as_it_is_in_the_pool(address: str, *, stays: bool) -> None:
+    """Before, the file may have given another pool, or one address for all."""
+    text = "cluster: c\nhosts: {a: simulated}\nbmc: {pool: 10.9.0.0/24}\nnodes: [{name: n}]\n"
+    before = Allocations(endpoints={"n": Endpoint(address, 623, 8000)})
+    given, reasons = allocate(load(text, file="f"), before, Occupied())
+    assert not reasons
+    assert given.endpoints["n"].address == (address if stays else "10.9.0.1")
 
 
 def test_a_port_of_another_users_bmcs_is_left_to_them() -> None:
