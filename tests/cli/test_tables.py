@@ -88,3 +88,20 @@ def test_a_text_with_line_ends_makes_no_rows_of_its_own(
     print_rows(rows, format_="table", names=("at", "message"))
     lines = capsys.readouterr().out.splitlines()
     assert lines == ["AT     MESSAGE", "10:00  a 10:01  fan failed", "10:02  b"]
+
+
+def test_columns_are_as_wide_as_their_widest_cell_whatever_it_is(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    rows = [
+        {"node": "n-1", "is_on": True, "nics": ["a", "b"], "why": None},
+        {"node": "n-10", "is_on": False, "nics": [], "why": "x\x1b"},
+        {"node": "n-1", "is_on": True, "nics": ["a", "b"], "why": ""},
+    ]
+    print_rows(rows, format_="table", names=tuple(rows[0]))
+    assert capsys.readouterr().out.splitlines() == [
+        "NODE  IS ON  NICS  WHY",
+        "n-1   yes    a,b",
+        "n-10  no           x\\u001b",
+        "n-1   yes    a,b",
+    ]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from ipaddress import IPv4Network
-from uuid import UUID
+from uuid import UUID, uuid5
 
 import pytest
 
@@ -88,6 +88,9 @@ def test_a_cloud_has_an_image_for_each_machine_type_that_it_was_loaded_for() -> 
 def test_identities_are_derived_and_steady() -> None:
     uuid = identity.node_uuid(ID, "n0")
     assert uuid == identity.node_uuid(ID, "n0") != identity.node_uuid(ID, "n1")
+    assert {identity.node_uuid(ID, f"n{i}") for i in range(500)} == {
+        uuid5(ID, f"n{i}") for i in range(500)
+    }
     assert uuid.version == 5
     assert identity.mac_address(uuid, 0).startswith("02:")
     assert len({identity.mac_address(uuid, n) for n in range(8)}) == 8

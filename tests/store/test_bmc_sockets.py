@@ -169,9 +169,10 @@ def asked(database: Database) -> Iterator[list[tuple[str, object]]]:
 async def test_ten_thousand_are_looked_up_a_few_hundred_at_a_time_by_index(
     database: Database, asked: list[tuple[str, object]]
 ) -> None:
+    await keep(database, a_bmc("10.1.0.1", redfish=9))
     many = [a_bmc(ipmi=1 + number, redfish=8000) for number in range(10_000)]
     await beside(database, *many, in_pool("10.9.0.1"))
-    looks = [each for each in asked if "bmc_sockets" in each[0]]
+    looks = [each for each in asked if "FROM bmc_sockets" in each[0]]
     assert len(looks) < 60
     if database._engine.dialect.name != "sqlite":
         return
@@ -180,6 +181,17 @@ async def test_ten_thousand_are_looked_up_a_few_hundred_at_a_time_by_index(
             plan = connection.exec_driver_sql(f"EXPLAIN QUERY PLAN {statement}", given)  # type: ignore[arg-type]
             (read,) = (row.detail for row in plan if "bmc_sockets" in row.detail)
             assert "SEARCH bmc_sockets USING COVERING INDEX" in read
+
+
+async def test_where_no_one_else_has_a_bmc_their_places_are_not_looked_up(
+    database: Database, asked: list[tuple[str, object]]
+) -> None:
+    """Of each of ten thousand nodes, at each look at them."""
+    many = [a_bmc(redfish=8000 + number) for number in range(20)]
+    await keep(database, *many, cluster=MINE, owner=OWNER)
+    del asked[:]
+    assert (await beside(database, *many)).foreign == set()
+    assert sum("bmc_sockets.address" in each[0] for each in asked) == 0
 
 
 def test_a_store_of_an_earlier_version_gets_its_rows(url: str) -> None:

@@ -162,14 +162,26 @@ def _table(rows: list[dict[str, object]], names: list[str]) -> None:
         echo("Nothing to show.", err=True)
         return
     # in one line each: a text of a guest or BMC client could look like rows of its own
-    cells = [[" ".join(_cell(row[name]).split("\n")) for name in names] for row in rows]
-    titles = [name.replace("_", " ").upper() for name in names]
-    widths = [max(len(line[i]) for line in [titles, *cells]) for i in range(len(names))]
+    columns = [_column(name, [row[name] for row in rows]) for name in names]
     bold = sys.stdout.isatty() and _styles(os.environ)
-    heading = _GAP.join(t.ljust(w) for t, w in zip(titles, widths, strict=True)).rstrip()
+    heading, *lines = (_GAP.join(line).rstrip() for line in zip(*columns, strict=True))
     echo_colours(click.style(heading, bold=True) if bold else heading)
-    lines = (_GAP.join(c.ljust(w) for c, w in zip(line, widths, strict=True)) for line in cells)
-    echo("\n".join(line.rstrip() for line in lines))
+    echo("\n".join(lines))
+
+
+def _column(name: str, values: Sequence[object]) -> list[str]:
+    """A column of a table, title first, each cell as wide as the widest. Cells of ten thousand
+    nodes are mostly a few texts, each of which is looked at once.
+    """
+    one_line = {each: _one_line(each) for each in values if isinstance(each, str)}
+    cells = [one_line[each] if isinstance(each, str) else _one_line(each) for each in values]
+    cells.insert(0, name.replace("_", " ").upper())
+    width = max(map(len, cells))
+    return [cell.ljust(width) for cell in cells]
+
+
+def _one_line(value: object) -> str:
+    return " ".join(_cell(value).split("\n"))
 
 
 def _styles(environment: Mapping[str, str]) -> bool:

@@ -26,7 +26,12 @@ RESERVED = frozenset({UPKEEP, UUID(int=0), UUID(int=(1 << 128) - 1)})
 
 def node_uuid(cluster: UUID, node: str) -> UUID:
     """The UUID of a node: also its domain's, SMBIOS's and Redfish's."""
-    return uuid5(cluster, node)
+    digest = hashlib.sha1(cluster.bytes + node.encode(), usedforsecurity=False).digest()
+    return UUID(int=_MARKED | int.from_bytes(digest[:16]) & _FREE)  # in half the time of `uuid5`
+
+
+_MARKED, _FREE = 0x5000_8000_0000_0000_0000, ~(0xF000_C000_0000_0000_0000)
+"""Version 5 and the variant (RFC 9562 §4.1, §4.2), and all bits but theirs."""
 
 
 def uuid_of(cluster: UUID, node: Node) -> UUID:

@@ -28,12 +28,12 @@ class Machines:
         self._with_ipv6 = {each.name for each in networks if each.cidr6 is not None}
 
     def of(self, node: Node, host: Host, uuid: UUID, macs: Sequence[str]) -> Machine:
-        context = self._context
+        context, declares = self._context, host.declares
         if node.adopted is not None:  # what it is, its owner decides
             found = context.around.adopted[uuid].machine
-            if not host.declares.has_boot_image:
+            if not declares.has_boot_image:
                 return found
-            return replace(found, boot=host.declares.boot_of(asks=has_image(node, host)))
+            return replace(found, boot=declares.boot_of(asks=has_image(node, host)))
         made = context.around.made.get(node.name)
         size = chosen(node, host, context.facts(host), made)
         return Machine(
@@ -49,7 +49,7 @@ class Machines:
                 for i, mac in enumerate(macs)
             ),
             boot_order=node.boot_order,
-            boot=host.declares.boot_of(asks=node.kind is NodeKind.BAREMETAL),
+            boot=declares.boot_of(asks=node.kind is NodeKind.BAREMETAL),
             ipv6=node.firmware is not Firmware.BIOS
             and any(nic.network in self._with_ipv6 for nic in node.nics),
             flavor=size.name if size is not None else "",

@@ -33,21 +33,21 @@ class Nodes:
         """What is made of networks, by host and networks: many nodes are on the same."""
 
     def of(self, node: Node, host: Host) -> Iterator[Resource]:
-        context = self._context
+        context, declares = self._context, host.declares
         uuid = identity.uuid_of(context.id, node)
         macs = [nic.mac or identity.mac_address(uuid, i) for i, nic in enumerate(node.nics)]
         made = volumes(context, node, host)
         yield from made
-        ports = list(self._ports.of(node, host, macs)) if host.declares.has_ports else []
-        if host.declares.has_ports:
+        ports = list(self._ports.of(node, host, macs)) if declares.has_ports else []
+        if declares.has_ports:
             yield from (*ports, *self._ports.floating_ips(node, host, macs))
         key = Key(Kind.MACHINE, host.name, node.name)
         needs = [each.key for each in (*made, *ports)]
         if has_image(node, host):
             needs.append(boot_image(host.name, node.firmware, self._relays.boot_url(host)))
-        elif host.declares.has_boot_image and has_root_image(node):
+        elif declares.has_boot_image and has_root_image(node):
             needs.append(root_key(context, node, host.name))
-        if host.declares.has_pools and not made:
+        if declares.has_pools and not made:
             needs.append(context.pool_key(host.name))
         needs += self._networks_of(node, host)
         machine = self._machines.of(node, host, uuid, macs)

@@ -87,19 +87,27 @@ def _is_loopback(pool: str) -> bool:
 
 
 def needs_of(bmc: Bmc) -> tuple[Need, ...]:
-    address = bind_address(bmc)
+    address, outlet = bind_address(bmc), bmc.outlet
+    # PDUs with addresses of a pool share one socket, as BMCs do
+    snmp = (address if bmc.pool else outlet.address, outlet.port) if outlet is not None else None
+    redfish = (bmc.redfish_port, bmc.tls, bmc.certificate if bmc.tls else "")
+    return _needs(address, bmc.pool, bmc.ipmi_port, snmp, redfish)
+
+
+@lru_cache
+def _needs(
+    address: str, pool: str, ipmi: int, snmp: tuple[str, int] | None, redfish: tuple[int, bool, str]
+) -> tuple[Need, ...]:
+    """All BMCs with addresses of one pool need the same."""
     needs = []
-    if bmc.pool and not _is_loopback(bmc.pool):
-        needs.append(Need(Reach.ROUTE, bmc.pool))
-    if bmc.ipmi_port:
-        needs.append(Need(Reach.IPMI, address, bmc.ipmi_port))
-    if bmc.outlet is not None:
-        # PDUs with addresses of a pool share one socket, as BMCs do
-        place = address if bmc.pool else bmc.outlet.address
-        needs.append(Need(Reach.SNMP, place, bmc.outlet.port))
-    if bmc.redfish_port:
-        certificate = bmc.certificate if bmc.tls else ""
-        needs.append(Need(Reach.REDFISH, address, bmc.redfish_port, bmc.tls, certificate))
+    if pool and not _is_loopback(pool):
+        needs.append(Need(Reach.ROUTE, pool))
+    if ipmi:
+        needs.append(Need(Reach.IPMI, address, ipmi))
+    if snmp is not None:
+        needs.append(Need(Reach.SNMP, *snmp))
+    if redfish[0]:
+        needs.append(Need(Reach.REDFISH, address, *redfish))
     return tuple(needs)
 
 
