@@ -128,13 +128,15 @@ def _expand(sections: Sections, result: Expansion, default_network: str) -> None
         names = list(_names(group, index, counted, result))
         _check_overrides(group, index, names, result)
         template = _node(sections, group, name="", default_network=default_network)
-        described.take(template)
+        size = described.take(template)
         shared = [getattr(template, each.name) for each in _SHARED]
         for name in names:
-            node = Node(name, *shared)  # `replace` takes several times as long
             if name in group.overrides:
                 node = _node(sections, group, name=name, default_network=default_network)
-            described.take(node)
+                described.take(node)
+            else:
+                node = Node(name, *shared)  # `replace` takes several times as long
+                described.spend(size)
             result.nodes.append(node)
             result.groups.append(index)
 
@@ -185,10 +187,16 @@ class _Descriptions:
     left: int = MAX_DESCRIBED
     known: dict[int, tuple[object, int]] = field(default_factory=dict)
 
-    def take(self, node: Node) -> None:
-        """Raises `_TooMuchError`."""
+    def take(self, node: Node) -> int:
+        """How much it is. Raises `_TooMuchError`."""
         parts = (node.enrolment, node.traits, node.portgroups, *(nic.trunk for nic in node.nics))
-        self.left -= sum(map(self._size, parts))
+        size = sum(map(self._size, parts))
+        self.spend(size)
+        return size
+
+    def spend(self, size: int) -> None:
+        """For a node of so much, such as one that shares it all. Raises `_TooMuchError`."""
+        self.left -= size
         if self.left < 0:
             raise _TooMuchError
 

@@ -187,10 +187,11 @@ class Rooms:
             if static:
                 return static
         machine = self.machine(name)
-        if short := self._lacks(demand, name):
+        short = (machine.used + demand.usage).missing(machine.room, asked=demand.usage)
+        if short:
             return self._short(short, name)
-        if self.places[name].host.declares.has_groups:
-            return ""  # it keeps them apart itself
+        if not demand.apart or self.places[name].host.declares.has_groups:
+            return ""  # a host with groups keeps them apart itself
         shared = (key[0] for key in demand.apart if machine.tokens[key])
         return next((_taken(key) for key in shared), "")
 
