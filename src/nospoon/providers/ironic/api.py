@@ -149,7 +149,7 @@ class Api:
                 break
             page = self._judged(answered, "GET", path)
             if not isinstance(page, _Page):
-                raise self._somebody_else(path, page)
+                raise self._not_ironic(path, page)
             found += page.values
             count += page.count
             held += page.parts
@@ -183,7 +183,7 @@ class Api:
         answer = self._object(f"/{what}", answer)
         page = answer.get(what.rpartition("/")[2])
         if not isinstance(page, list) or not all(map(_is_record, page[: PAGE + 1])):
-            raise self._somebody_else(f"/{what}", answer)
+            raise self._not_ironic(f"/{what}", answer)
         if len(page) > PAGE:
             raise ProviderError(
                 f"Ironic at {self.place}: a page of /{what} has {len(page)} records: {PAGE} were "
@@ -215,10 +215,10 @@ class Api:
 
     def _object(self, path: str, answer: object) -> Record:
         if not isinstance(answer, dict):
-            raise self._somebody_else(path, answer)
+            raise self._not_ironic(path, answer)
         return answer
 
-    def _somebody_else(self, path: str, answer: object) -> HostUnreachable:
+    def _not_ironic(self, path: str, answer: object) -> HostUnreachable:
         told = "".join(islice(json.JSONEncoder().iterencode(answer), 60))[:60]
         return HostUnreachable(f"{self.place} is not an Ironic: it answered GET {path} with {told}")
 
