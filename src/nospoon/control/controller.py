@@ -206,7 +206,7 @@ class Controller:
         async with self._look_of(caller.uid):
             row = await self.database.read(stored.find, owner=caller.uid, name=name)
             if row is None:
-                return Plan(cluster=name, cluster_id=_nobody(caller.uid, name), steps=())
+                return Plan(cluster=name, cluster_id=_unused_id(caller.uid, name), steps=())
             plan, _, _ = await self.work.removal(row, how)
         return plan
 
@@ -217,7 +217,7 @@ class Controller:
             self.labs.board.labs.require_unused(row.id)
         return await self.operations.start(
             "down",
-            cluster_id=row.id if row is not None else _nobody(caller.uid, name),
+            cluster_id=row.id if row is not None else _unused_id(caller.uid, name),
             cluster=name,
             owner=caller.uid,
             work=lambda running: self.work.down(running, row, caller=caller, name=name, how=how),
@@ -446,7 +446,7 @@ class Controller:
         )
 
 
-def _nobody(owner: OwnerId, name: str) -> UUID:
+def _unused_id(owner: OwnerId, name: str) -> UUID:
     """A steady id for a cluster that is not there, so that two `down`s of it exclude each other."""
     return uuid5(NAMESPACE_URL, f"nospoon:{owner}:{name}")
 

@@ -8,11 +8,11 @@ from contextvars import ContextVar
 Tell = Callable[[str], None]
 
 
-def _nobody(text: str) -> None:
+def _ignored(text: str) -> None:
     del text
 
 
-_listener: ContextVar[Tell] = ContextVar("listener", default=_nobody)
+_listener: ContextVar[Tell] = ContextVar("listener", default=_ignored)
 
 
 def listen(tell: Tell) -> None:
@@ -22,7 +22,7 @@ def listen(tell: Tell) -> None:
 
 def is_heard() -> bool:
     """Whether someone listens: an operation does, who only asks for a plan does not."""
-    return _listener.get() is not _nobody
+    return _listener.get() is not _ignored
 
 
 def tell(text: str) -> None:

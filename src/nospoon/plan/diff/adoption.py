@@ -352,8 +352,8 @@ def node_name(machine: str) -> str:
 def as_remembered(cluster: Cluster, cluster_id: UUID, claimed: Iterable[Claimed]) -> Cluster:
     """The cluster with the adopted nodes that it had when someone last looked."""
     known = list(claimed)
-    nobody = {host: HostFacts.of_one_away("not asked") for host in {each.host for each in known}}
-    return adopt(cluster, cluster_id, nobody, known).cluster
+    not_asked = {host: HostFacts.of_one_away("not asked") for host in {each.host for each in known}}
+    return adopt(cluster, cluster_id, not_asked, known).cluster
 
 
 def changed_by_owners(

@@ -299,7 +299,7 @@ class AgentService:
         """What a caller is answered whose command need not be read."""
         running = self._running.get(machine)
         if running is None:
-            return _nobody(machine)
+            return _unknown_machine(machine)
         return None if running.agent.trusts(token) else _untrusted()
 
     def owner(self, machine: UUID) -> int:
@@ -318,7 +318,7 @@ class AgentService:
         """`size`: bytes of the body; `values`: how many are in it, at most."""
         running = self._running.get(machine)
         if running is None:
-            return _nobody(machine)
+            return _unknown_machine(machine)
         if not isinstance(body, dict) or not isinstance(body.get("name"), str):
             return fault(400, "Missing or invalid name or params")
         if not running.agent.trusts(token):
@@ -344,13 +344,13 @@ class AgentService:
     def commands(self, machine: UUID, *, token: str) -> Reply:
         running = self._running.get(machine)
         if running is None:
-            return _nobody(machine)
+            return _unknown_machine(machine)
         return running.agent.listed() if running.agent.trusts(token) else _untrusted()
 
     def result(self, machine: UUID, command: str, *, token: str) -> Reply:
         running = self._running.get(machine)
         if running is None:
-            return _nobody(machine)
+            return _unknown_machine(machine)
         return running.agent.result(command) if running.agent.trusts(token) else _untrusted()
 
 
@@ -370,7 +370,7 @@ def _tell(running: Running, command: str) -> None:
             each.set_result(None)
 
 
-def _nobody(machine: UUID) -> Reply:
+def _unknown_machine(machine: UUID) -> Reply:
     return fault(404, f"no agent runs on {machine}")
 
 
