@@ -275,15 +275,21 @@ async def test_an_operation_ends_whatever_its_message_has_from_others(
 
 
 async def test_old_operations_are_forgotten(database: Database) -> None:
-    for number in range(operations.KEPT_OPERATIONS + 5):
-        row = replace(operation(), created=float(number))
-        await database.call(operations.begin, row)
-        await database.call(
-            operations.finish, row.id, state=OperationState.DONE, message="", now=1.0
-        )
-        while await database.call(operations.forget_some, row.owner):
-            pass
-    assert len(await database.call(operations.all_operations)) == operations.KEPT_OPERATIONS
+    rows = [
+        replace(operation(), created=float(number))
+        for number in range(operations.KEPT_OPERATIONS + 5)
+    ]
+
+    def fill(connection: Connection) -> None:
+        for row in rows:
+            operations.begin(connection, row)
+            operations.finish(connection, row.id, state=OperationState.DONE, message="", now=1.0)
+
+    await database.call(fill)
+    while await database.call(operations.forget_some, rows[0].owner):
+        pass
+    kept = {row.id for row in await database.call(operations.all_operations)}
+    assert kept == {row.id for row in rows[5:]}
 
 
 def test_the_deployment_is_the_same_after_a_restart(url: str) -> None:
