@@ -73,6 +73,23 @@ async def test_boots_that_say_the_same_are_all_on_record(
     assert record.read_bytes() == all_.encode()
 
 
+async def test_a_daemon_that_starts_goes_on_where_the_record_ends(
+    cloud: FakeCloud, connection: OpenStackConnection, tmp_path: Path
+) -> None:
+    driver, (id_,) = connection.machine_driver, cloud.servers
+    record = Path(driver.console_record(VM))
+    await driver.power(VM, PowerCommand.ON, PLAN)
+    record.parent.mkdir(parents=True, exist_ok=True)
+    record.write_bytes(b"an earlier boot\nboot\nlogin: ")
+    cloud.consoles[id_] = "boot\nlogin: root"
+    async with connected(cloud, tmp_path, open_seed=open_seed) as later:
+        await later.machine_driver.power(VM, PowerCommand.OFF, PLAN)
+        async with asyncio.timeout(30):
+            while b"root" not in record.read_bytes():  # noqa: ASYNC110  (a file)
+                await asyncio.sleep(0.01)
+    assert record.read_bytes() == b"an earlier boot\nboot\nlogin: root"
+
+
 async def test_a_reset_begins_a_log_whatever_the_one_before_said(
     cloud: FakeCloud, connection: OpenStackConnection
 ) -> None:

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 
 from nospoon.providers.openstack.records import (
     FAST,
     GAP,
+    LONGEST_LOG,
     LONGEST_PAUSE,
     LONGEST_SILENCE,
     OVERLAP,
     Known,
+    is_cut,
 )
 
 TAIL = 100 << 10
@@ -28,9 +32,66 @@ def test_what_is_said_twice_is_told_once() -> None:
     assert known.more(lines(0, 9), restarted=False) == lines(5, 9)
 
 
+def shown(log: str) -> str:
+    """What Nova gives of a log."""
+    return re.sub("[\x00-\x08\x0b-\x1f]", "", log[-TAIL:])
+
+
+@pytest.mark.parametrize("restarted", [True, False])
+@pytest.mark.parametrize(
+    "line",
+    ["\x1b[2J\x1b[01;01H\x1b[0mline {}: \x1b[32mOK\x1b[m\r\n", "line {}\r\n", "\xff{}"],
+)
+def test_a_log_that_is_cut_when_it_is_read_first_begins_with_a_gap(
+    line: str, *, restarted: bool
+) -> None:
+    whole = "".join(line.format(number) for number in range(20_000))
+    known, cut = Known(), shown(whole)
+    assert known.more(cut, restarted=restarted) == f"{GAP}{cut}"
+    assert known.more(cut, restarted=False) == ""
+    for length in (TAIL // 3, TAIL - 999):
+        kept = shown(whole[:length])
+        assert Known().more(kept, restarted=restarted) == kept, "it is whole"
+
+
+def test_a_boot_that_says_more_than_is_kept_before_it_is_read_has_a_gap() -> None:
+    known = Known()
+    known.more(lines(0, 10), restarted=True)
+    known.is_over = True
+    known.begin(100.0, 2)
+    cut = lines(100, 9000)[-TAIL:]
+    assert known.more(cut, restarted=True) == f"{GAP}{cut}"
+    other = lines(9000, 20_000)[-TAIL:]
+    assert known.more(other, restarted=True) == f"{GAP}{other}"
+
+
+def test_a_log_without_control_characters_is_cut_where_it_has_all_that_nova_gives() -> None:
+    assert not is_cut("x" * (TAIL - OVERLAP))
+    assert is_cut("x" * TAIL)
+    assert is_cut("\r\n" * (TAIL // 2))
+    assert not is_cut("\r\n" * (TAIL // 3))
+    assert is_cut("[" * LONGEST_LOG)
+
+
+def test_a_log_goes_on_where_its_record_ends() -> None:
+    recorded, log = lines(0, 5), lines(0, 9)
+    for record, at, expected in (
+        (recorded, log, lines(5, 9)),
+        ("", log, log),
+        (recorded, lines(7, 9), GAP + lines(7, 9)),
+        (f"{recorded}BIOS\nlogin: ", "BIOS\nlogin: root", "root"),
+        (f"{recorded}BIOS\nlogin: ", "BIOS\nlogin: ", ""),
+        (f"{recorded}B", "BIOS", f"{GAP}BIOS"),
+    ):
+        known = Known()
+        known.recall(record, at)
+        assert known.more(at, restarted=False) == expected
+
+
 def test_a_log_of_which_the_beginning_is_cut_off_goes_on_where_it_was() -> None:
     known = Known()
     known.more(lines(0, 3000)[-TAIL:], restarted=True)
+    assert known.more(lines(0, 3000)[-TAIL:], restarted=False) == ""
     assert known.more(lines(0, 3500)[-TAIL:], restarted=False) == lines(3000, 3500)
 
 

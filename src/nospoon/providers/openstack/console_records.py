@@ -6,8 +6,10 @@ https://docs.openstack.org/api-ref/compute/#show-console-output-os-getconsoleout
 from __future__ import annotations
 
 import asyncio
+import os
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
+from pathlib import Path
 from uuid import UUID
 
 from nospoon.errors import Conflict, Gone, ProviderError
@@ -16,7 +18,7 @@ from nospoon.providers.answers import text_of
 from nospoon.providers.openstack.api import Service
 from nospoon.providers.openstack.around import Around
 from nospoon.providers.openstack.looks import SOON
-from nospoon.providers.openstack.records import LONGEST_LOG, Known
+from nospoon.providers.openstack.records import LONGEST_LOG, OVERLAP, Known
 from nospoon.providers.openstack.roster import Server
 from nospoon.providers.recorder import Recorder
 from nospoon.runtime import clock
@@ -112,7 +114,12 @@ class ConsoleRecords:
             )
         except (Gone, Conflict):
             return
-        known = self._known.setdefault(machine, Known())
+        known = self._known.get(machine)
+        if known is None:
+            record = self._recorder.path(machine)
+            recorded = await asyncio.to_thread(_end_of, record) if record is not None else ""
+            known = self._known.setdefault(machine, Known())
+            known.recall(recorded, text)
         if known.is_held:  # the reset began while this was asked for
             return
         known.is_over = not is_on
@@ -123,6 +130,16 @@ class ConsoleRecords:
         if fresh:
             self._started.discard(machine)
             self._recorder.take(machine, fresh.encode(), self._user)
+
+
+def _end_of(record: Path) -> str:
+    """What it says last, "" where there is none."""
+    try:
+        with record.open("rb") as file:
+            file.seek(max(0, file.seek(0, os.SEEK_END) - 4 * OVERLAP))
+            return file.read().decode(errors="ignore")[-OVERLAP:]
+    except OSError:
+        return ""
 
 
 def _said(answer: Mapping[str, object]) -> str:

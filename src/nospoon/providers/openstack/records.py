@@ -1,16 +1,28 @@
 """What the console log of a server says that it did not say before (os-getConsoleOutput).
 
-Nova gives the end of a log, 100 KiB of it. Where nothing of what was known is in it any more, what
-came between is lost, and that is said in the record; each boot may begin a new log.
+Nova gives the end of a log, 100 KiB of it, without most control characters. Where nothing of what
+was known is in it any more, what came between is lost; so is the beginning of a log that is longer
+when it is read first. The record says both. Each boot may begin a new log.
 """
 
 from __future__ import annotations
 
 import hashlib
+import re
 from dataclasses import dataclass
 
 OVERLAP = 80
 """Characters by which a log is found again in what comes later; searched for in `LONGEST_LOG`."""
+MOST_SHOWN = 100 << 10
+"""Bytes that Nova gives of a log (nova/virt/libvirt/driver.py:MAX_CONSOLE_BYTES)."""
+ESCAPES = re.compile(r"\[[0-9;?]*[HJKhlm]")
+"""What Nova leaves of ESC [ … (ECMA-48 §5.4): it removes U+0000 to U+001F but for tab and line
+feed (nova/api/openstack/compute/console_output.py).
+"""
+STRAY = 32
+"""Of others that it removes in 100 KiB, at most: a whole log that lacks fewer counts as cut."""
+LEAST = 8
+"""Characters that a log begins with, and a record does not end with by chance."""
 LONGEST_LOG = 128 << 10
 """Characters of an answer that are looked at; Nova gives 100 KiB."""
 GAP = "\r\n[nospoon: something of this console is missing here]\r\n"
@@ -50,6 +62,19 @@ class Known:
         if self.is_left:
             self.length, self.is_left = 0, False
 
+    def recall(self, recorded: str, log: str) -> None:
+        """`recorded`: the end of its record, which was written before this began. It may have all
+        of a log that has said little.
+        """
+        end = recorded[-OVERLAP:]
+        self.length, self.end = len(end), end
+        if end and end in log:
+            return
+        for length in range(min(len(log), len(end)), LEAST, -1):
+            if end.endswith(log[:length]):
+                self.length, self.digest = length, _digest(log[:length])
+                return
+
     def reset(self) -> None:
         """Nova has reset it: all of its log is of the new boot, whatever it begins with."""
         self.length = 0
@@ -77,11 +102,21 @@ class Known:
 
     def _more(self, log: str, *, restarted: bool) -> str:
         if _digest(log[: self.length]) == self.digest or not self.length:
-            return log[self.length :]
+            return log[self.length :] if self.length or not is_cut(log) else f"{GAP}{log}"
         at = log.rfind(self.end)
         if at >= 0:
             return log[at + len(self.end) :]
-        return log if restarted else f"{GAP}{log}"
+        return log if restarted and not is_cut(log) else f"{GAP}{log}"
+
+
+def is_cut(log: str) -> bool:
+    """Whether there was more before its beginning, by the bytes that Nova read of it: each of them
+    is a character here, or was removed.
+    """
+    if len(log) >= MOST_SHOWN or "\r" in log:  # not by Nova
+        return len(log) >= MOST_SHOWN
+    removed = log.count("\n") + sum(1 for _ in ESCAPES.finditer(log))
+    return len(log) + removed + STRAY > MOST_SHOWN
 
 
 def _digest(text: str) -> bytes:
