@@ -14,9 +14,9 @@ from enum import StrEnum
 from functools import partial
 from threading import Lock
 from typing import TYPE_CHECKING, Any, Generic, TypeVar, Unpack, overload
-from urllib.parse import urlencode
+from urllib.parse import unquote, urlencode
 
-from nospoon.errors import Gone, OutOfSpace, ProviderError
+from nospoon.errors import Gone, HostUnreachable, OutOfSpace, ProviderError
 from nospoon.model.declared import CallLimits
 from nospoon.providers.answers import (
     SENDS,
@@ -68,6 +68,8 @@ class Service(StrEnum):
     CINDER = "block_storage"
 
 
+_LISTED_AS = {"/os-keypairs": "keypairs", "/os-server-groups": "server_groups"}
+"""Collections whose lists have other names than their paths."""
 MICROVERSION = "2.61"
 """Of Nova (Queens): flavors are shown with servers, with their extra specs."""
 CALLED = {
@@ -238,6 +240,35 @@ class Api:
         except Gone:
             return None
 
+    async def delete(self, service: Service, path: str) -> None:
+        """Have nothing at this path."""
+        try:
+            await self.call(service, "DELETE", path)
+        except Gone as error:
+            await self.require_unlisted(error, service, path)
+
+    async def require_unlisted(self, why: Gone, service: Service, path: str) -> None:
+        """A call says that what is at this path is gone: it is if its collection does not list it.
+        Raises `HostUnreachable` otherwise.
+        """
+        collection, _, last = path.rpartition("/")
+        query = {"id": last} if service is Service.NEUTRON else {}
+
+        def same(record: Mapping[str, object]) -> bool | None:
+            return _last_of(record) == unquote(last) or None
+
+        name = _LISTED_AS.get(collection, "")
+        listed = self.listed(service, collection, query, read=same, name=name)
+        try:
+            is_there = bool([each async for each in listed])
+        except Gone as error:
+            raise HostUnreachable(f"{why}, and so is {collection}") from error
+        if is_there:
+            raise HostUnreachable(
+                f"{why}, though {collection} lists it",
+                hint=f"What is in front of {CALLED[service]}, such as a proxy, may have answered.",
+            )
+
     async def _look_up(self, host: str, port: int, _owner: Hashable) -> Sequence[Place]:
         """In threads of its own: a cloud chooses the names of its consoles, and so the servers that
         are asked, which may be silent.
@@ -343,6 +374,12 @@ class Api:
         if self._connection is None:
             self._connection = connection(self._settings(), purpose=PURPOSE, reach=self._reach)
         return self._connection
+
+
+def _last_of(record: Mapping[str, object]) -> object:
+    """The end of the path of a thing of a list: key pairs have names, all others ids."""
+    pair = record.get("keypair")
+    return pair["name"] if isinstance(pair, dict) else record["id"]
 
 
 def is_full(words: str) -> bool:

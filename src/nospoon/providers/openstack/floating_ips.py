@@ -130,11 +130,14 @@ class FloatingIpDriver:
         there = await self._own(observed.key, observed.tag)
         if there is None or there.tagged is None:
             return
-        with suppress(Gone):
-            if KEPT in there.tagged.more.split(MARK):
-                await self._put(there, None, "")
-            else:
-                await self._around.api.call(Service.NEUTRON, "DELETE", f"{PATH}/{there.id}")
+        path = f"{PATH}/{there.id}"
+        if KEPT not in there.tagged.more.split(MARK):
+            await self._around.api.delete(Service.NEUTRON, path)
+            return
+        try:
+            await self._put(there, None, "")
+        except Gone as error:
+            await self._around.api.require_unlisted(error, Service.NEUTRON, path)
 
     async def _lead(self, record: _FloatingIp, leads_to: str) -> None:
         body = {"floatingip": {"port_id": leads_to}}

@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Collection, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -234,8 +233,7 @@ class BootImageDriver:
         return frozenset([each async for each in listed])
 
     async def _delete(self, record: Image) -> None:
-        with suppress(Gone):
-            await self._around.api.call(Service.GLANCE, "DELETE", f"/images/{record['id']}")
+        await self._around.api.delete(Service.GLANCE, f"/images/{record['id']}")
         self._earlier.discard(record["id"])
 
     async def _made(self, cluster: UUID | None) -> list[tuple[Image, Tagged]]:

@@ -85,11 +85,8 @@ class KeyPairDriver:
 
     async def delete(self, observed: Observed) -> None:
         for each in await self._of(observed.key, observed.tag.cluster):
-            try:
-                path = f"{PATH}/{quote(each.name, safe='')}"
-                await self._around.api.call(Service.NOVA, "DELETE", path)
-            except Gone:
-                continue
+            path = f"{PATH}/{quote(each.name, safe='')}"
+            await self._around.api.delete(Service.NOVA, path)
 
     async def name_of(self, pair: str, cluster: UUID) -> str:
         """What Nova calls that of a machine's shape; asked for once for many. Raises `Gone`."""

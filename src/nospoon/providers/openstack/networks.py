@@ -88,11 +88,7 @@ class NetworkDriver:
         if record is None:
             return
         self._around.refuse_others(observed.key, record.tagged, observed.tag)
-        try:
-            path = f"/networks/{record.id}"
-            await self._around.api.call(Service.NEUTRON, "DELETE", path)
-        except Gone:
-            return
+        await self._around.api.delete(Service.NEUTRON, f"/networks/{record.id}")
 
     async def _arrange(self, network: str, link: Link) -> None:
         """Have the subnet that it needs: Nova plugs servers into networks without any no more than

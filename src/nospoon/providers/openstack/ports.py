@@ -95,14 +95,10 @@ class PortDriver:
     async def delete(self, observed: Observed) -> None:
         shape = observed.shape
         assert isinstance(shape, Port), "port keys have port shapes"
-        try:
-            network = await self._around.network(shape.network)
-            for record in await self._with(shape, network.id):
-                self._around.refuse_others(observed.key, record.tagged, observed.tag)
-                path = f"/ports/{record.id}"
-                await self._around.api.call(Service.NEUTRON, "DELETE", path)
-        except Gone:
-            return
+        network = await self._around.network(shape.network)
+        for record in await self._with(shape, network.id):
+            self._around.refuse_others(observed.key, record.tagged, observed.tag)
+            await self._around.api.delete(Service.NEUTRON, f"/ports/{record.id}")
 
     async def _addressed(self, shape: Port, network: NeutronNetwork) -> dict[str, object]:
         """What is said of its addresses. Without one, on networks of nospoon without a router, Nova

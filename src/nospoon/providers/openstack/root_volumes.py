@@ -106,12 +106,11 @@ class RootVolumes:
         while (status := await self._status(kind, id_)) is not None:
             if status in {READY, "error"} and not is_asked:
                 is_asked = True
-                try:
-                    await self.around.api.call(Service.CINDER, "DELETE", f"/{kind}/{id_}")
-                except Gone:
-                    return
+                await self.around.api.delete(Service.CINDER, f"/{kind}/{id_}")
             self._refuse(kind, id_, status, end, is_bad=status == "error_deleting")
             await asyncio.sleep(self.around.pause)
+        if not is_asked:  # a 404 alone, of one that was listed
+            await self.around.api.delete(Service.CINDER, f"/{kind}/{id_}")
 
     def _refuse(self, kind: str, id_: str, status: str, end: float, *, is_bad: bool) -> None:
         if is_bad or clock.monotonic() > end:

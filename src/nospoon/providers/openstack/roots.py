@@ -210,10 +210,7 @@ class RootImageDriver:
         await self._around.api.call(Service.GLANCE, "PATCH", path, json=[change], headers=PATCH)
 
     async def _delete(self, image: str) -> None:
-        try:
-            await self._around.api.call(Service.GLANCE, "DELETE", f"/images/{image}")
-        except Gone:
-            return
+        await self._around.api.delete(Service.GLANCE, f"/images/{image}")
 
 
 def _for_nova(shape: Image, firmware: Firmware) -> dict[str, str]:

@@ -5,7 +5,6 @@ https://docs.openstack.org/api-ref/network/v2/#routers-routers
 
 from __future__ import annotations
 
-import contextlib
 from collections.abc import Collection, Mapping, Sequence
 from uuid import UUID
 
@@ -90,8 +89,7 @@ class RouterDriver:
             return
         for each in await self._led(there):
             await self._unlead(there.id, each, observed.tag)
-        with contextlib.suppress(Gone):
-            await self._around.api.call(Service.NEUTRON, "DELETE", f"{PATH}/{there.id}")
+        await self._around.api.delete(Service.NEUTRON, f"{PATH}/{there.id}")
 
     async def _way(self, network: NeutronNetwork, there: Collection[str]) -> Led:
         """Of the addresses that the network has now, if its subnet is one of those led."""
@@ -131,12 +129,15 @@ class RouterDriver:
 
     async def _unlead(self, router: str, port: NeutronPort, tag: OwnerTag) -> None:
         path = f"{PATH}/{router}/remove_router_interface"
-        with contextlib.suppress(Gone):  # it went meanwhile
+        api = self._around.api
+        try:
             try:
-                await self._around.api.call(Service.NEUTRON, "PUT", path, {"port_id": port.id})
+                await api.call(Service.NEUTRON, "PUT", path, {"port_id": port.id})
             except Conflict:  # floating IPs lead by it
                 await self._floating_ips.let_go(router, port.network, tag.cluster)
-                await self._around.api.call(Service.NEUTRON, "PUT", path, {"port_id": port.id})
+                await api.call(Service.NEUTRON, "PUT", path, {"port_id": port.id})
+        except Gone as error:  # it went meanwhile
+            await api.require_unlisted(error, Service.NEUTRON, f"/ports/{port.id}")
 
     async def _led(self, router: NeutronRouter) -> list[NeutronPort]:
         """Its ports in networks that nospoon made."""

@@ -91,10 +91,7 @@ class ServerGroupDriver:
         """All that were made under this name: an answer may have been lost."""
         for each in await self.groups(observed.tag.cluster):
             if each.tagged.name == observed.key.name:
-                try:
-                    await self._around.api.call(Service.NOVA, "DELETE", f"{PATH}/{each.id}")
-                except Gone:
-                    continue
+                await self._around.api.delete(Service.NOVA, f"{PATH}/{each.id}")
 
     async def id_of(self, name: str, cluster: UUID) -> str:
         """Of a cluster's group; asked for once for many servers. Raises `Gone`."""

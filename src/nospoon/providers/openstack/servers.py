@@ -296,6 +296,9 @@ class ServerDriver:
             return
         machine = _shape(observed).uuid
         server = await self._watched.looks.now(machine)
+        if server is None:  # by a 404, or by a list
+            there = await self._roster.servers(observed.tag.cluster)
+            server = next((each for each in there if each.machine == machine), None)
         if server is not None:
             self._around.refuse_others(observed.key, server.tagged, observed.tag)
             await self._remove(server)
@@ -319,10 +322,7 @@ class ServerDriver:
                 )
 
     async def _forget(self, id_: str) -> None:
-        try:
-            await self._around.api.call(Service.NOVA, "DELETE", f"/servers/{id_}")
-        except Gone:
-            return
+        await self._around.api.delete(Service.NOVA, f"/servers/{id_}")
 
     async def power(self, machine: UUID, command: PowerCommand, boot: BootPlan) -> Outcome:
         return await self._power.power(machine, command, boot)

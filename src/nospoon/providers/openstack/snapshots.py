@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import AbstractAsyncContextManager, suppress
+from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, replace
 from datetime import datetime
 from uuid import UUID, uuid4
@@ -122,8 +122,7 @@ class SnapshotImages:
 
     async def delete(self, images: Sequence[_Kept]) -> None:
         for each in images:
-            with suppress(Gone):
-                await self.around.api.call(Service.GLANCE, "DELETE", f"/images/{each.id}")
+            await self.around.api.delete(Service.GLANCE, f"/images/{each.id}")
 
 
 @understood

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Mapping, Sequence
-from contextlib import asynccontextmanager, suppress
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from uuid import UUID
 
@@ -108,8 +108,11 @@ class TrunkDriver:
         if there is None:
             return
         parent = next((each for each in await self._ports() if each.id == there.parent), None)
-        with suppress(Gone):
-            await self._of_one_in_use("DELETE", f"{PATH}/{there.id}", parent)
+        path = f"{PATH}/{there.id}"
+        try:
+            await self._of_one_in_use("DELETE", path, parent)
+        except Gone as error:
+            await self._around.api.require_unlisted(error, Service.NEUTRON, path)
 
     async def _wanted(
         self, resource: Resource, tag: OwnerTag
