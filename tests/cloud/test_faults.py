@@ -1,5 +1,5 @@
-"""What is between nospoon and a real cloud refuses, and resets connections: `up` and
-`down` say so, and the next ones complete.
+"""What is between nospoon and a real cloud refuses, resets connections, and does not answer: `up`
+and `down` say so, and the next ones complete.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ pytestmark = [
     pytest.mark.filterwarnings("ignore::PendingDeprecationWarning:openstack"),
     pytest.mark.skipif(
         not FULL,
-        reason="seven faults between nospoon and a cloud take minutes: make test-openstack-full",
+        reason="faults between nospoon and a cloud take minutes: make test-openstack-full",
     ),
 ]
 REGION = "Faulty"
@@ -41,7 +41,7 @@ nodes:
 SERVERS, SERVER = ("nova", r"POST /v2\.1/servers$"), ("nova", r"DELETE /v2\.1/servers/")
 NETWORK, PORT = ("neutron", r"DELETE /v2\.0/networks/"), ("neutron", r"DELETE /v2\.0/ports/")
 SAID: dict[LineFault | int, str] = {
-    401: "401", 403: "403", 409: "409", 429: "429", 500: "500", 503: "503",
+    401: "401", 403: "403", 404: "404", 409: "409", 429: "429", 500: "500", 503: "503",
 }  # fmt: skip
 """In the error of a command; "does not answer" for all others."""
 CASES = (
@@ -52,6 +52,8 @@ CASES = (
     (500, ("neutron", r"POST /v2\.0/networks"), ("glance", r"DELETE /v2/images/")),
     (503, ("glance", r"PUT /v2/images/.*/file"), PORT),
     (LineFault.RESET, ("neutron", r"POST /v2\.0/ports"), NETWORK),
+    (LineFault.SWALLOW, SERVERS, SERVER),
+    (404, SERVERS, SERVER),
 )
 """A fault, the service and the call that it meets of an `up`, and those of a `down`."""
 
@@ -110,6 +112,24 @@ def test_a_fault_is_reported_and_the_next_command_completes(
     (row,) = rack.json("status", name)
     assert row["power"] == "off"
     fails(removing, "down", name, "--yes")
+    rack.run("down", name, "--yes")
+    assert everything(member) == before
+    rack.names.clear()
+
+
+@pytest.mark.timeout(900, func_only=True)
+def test_up_finds_a_server_again_that_was_made_without_an_answer(
+    cloud: OwnCloud, fronts: dict[str, Front], rack: Rack
+) -> None:
+    member, name = connection(cloud), rack.name()
+    before = everything(member)
+    file = rack.file(FILE.format(name=name) + rack.bmc())
+    fronts["nova"].inject(SERVERS[1], LineFault.HANG)
+    done = rack.run("up", file, "--yes")
+    assert "does not answer" in done.stdout + done.stderr, "and why it took longer"
+    assert len(fronts["nova"].met) == 1
+    assert [each.status for each in member.compute.servers(name=f"{name}-n")] == ["SHUTOFF"]
+    assert "Nothing to do" in rack.run("plan", file).stdout
     rack.run("down", name, "--yes")
     assert everything(member) == before
     rack.names.clear()

@@ -64,7 +64,8 @@ def lost(calls: Iterable[str], *more: LineFault | int) -> list[tuple[str, LineFa
     """Calls, and what becomes of them."""
     usual = (LineFault.RESET, LineFault.LOSE, *more)
     pairs = [(call, fault) for call in calls for fault in usual]
-    hanging = [(call, LineFault.HANG) for call in calls if call in HANGING]
+    slow = (LineFault.HANG, LineFault.SWALLOW)
+    hanging = [(call, fault) for call in calls if call in HANGING for fault in slow]
     return [*(pair for pair in pairs if pair != (UPLOAD, LineFault.TRUNCATE)), *hanging]
 
 
@@ -89,7 +90,7 @@ async def test_a_call_whose_answer_is_lost_is_told_and_the_next_try_completes(
     assert cloud.everything() == before
 
 
-@pytest.mark.parametrize(("call", "fault"), lost(REMOVING, 401, 403, 409, 429, 500, 503))
+@pytest.mark.parametrize(("call", "fault"), lost(REMOVING, 401, 403, 404, 409, 429, 500, 503))
 async def test_a_removal_that_fails_is_told_and_the_next_one_completes(
     cloud: FakeCloud, front: Front, bench: Bench, call: str, fault: LineFault | int
 ) -> None:

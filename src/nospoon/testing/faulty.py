@@ -26,6 +26,7 @@ class LineFault(StrEnum):
     """What becomes of a call, beside a status that it is answered with."""
 
     HANG = "hang"  # it is carried out, and nothing is answered
+    SWALLOW = "swallow"  # it is not carried out, and nothing is answered
     RESET = "reset"  # the connection is reset, and it is not carried out
     LOSE = "lose"  # it is carried out, and the connection is reset
     TRUNCATE = "truncate"  # it is carried out, and the answer ends in the midst
@@ -76,16 +77,50 @@ class Front:
         self._over.set()
 
 
+class _Answers(BaseHTTPRequestHandler):
+    def keeps(self, fault: LineFault | int | None, front: Front) -> bool:
+        """Whether the service is not to hear of it, and what becomes of it then."""
+        if isinstance(fault, int):
+            self.answer(fault, BODY, {"Content-Type": "application/json", "Retry-After": "1"})
+            return True
+        if fault is LineFault.SWALLOW:
+            front.hang()
+        if fault in {LineFault.RESET, LineFault.SWALLOW}:
+            self.reset()
+            return True
+        return False
+
+    def reset(self) -> None:
+        """Without a farewell: RST (socket(7), SO_LINGER)."""
+        linger = struct.pack("ii", 1, 0)
+        self.connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, linger)
+        self.connection.close()
+        self.close_connection = True
+
+    def answer(
+        self, status: int, body: bytes, headers: dict[str, str], *, cut: bool = False
+    ) -> None:
+        """`cut`: half of it, of the length of all, also where it is empty."""
+        self.send_response(status)
+        for name, value in headers.items():
+            if name.lower() not in HOP_BY_HOP:
+                self.send_header(name, value)
+        if status != 204 or cut:
+            self.send_header("Content-Length", str(len(body) + cut))
+        self.end_headers()
+        self.wfile.write(body[: len(body) // 2] if cut else body)
+
+    def log_message(self, format: str, *args: object) -> None:  # noqa: A002  (the base's name)
+        """Not a word."""
+        del format, args
+
+
 def _handler(front: Front, host: str, port: int) -> type[BaseHTTPRequestHandler]:
-    class Handler(BaseHTTPRequestHandler):
+    class Handler(_Answers):
         def handle_one(self) -> None:
             body = self.rfile.read(int(self.headers.get("Content-Length", 0)))
             fault = front.fault(f"{self.command} {self.path}")
-            if fault is LineFault.RESET:
-                self.reset()
-                return
-            if isinstance(fault, int):
-                self.answer(fault, BODY, {"Content-Type": "application/json", "Retry-After": "1"})
+            if self.keeps(fault, front):
                 return
             with closing(HTTPConnection(host, port, timeout=SECONDS)) as back:
                 back.request(self.command, self.path, body, dict(self.headers))
@@ -101,30 +136,6 @@ def _handler(front: Front, host: str, port: int) -> type[BaseHTTPRequestHandler]
                     self.answer(got.status, said, headers, cut=fault is LineFault.TRUNCATE)
 
         do_GET = do_POST = do_PUT = do_PATCH = do_DELETE = handle_one  # noqa: N815  (its names)
-
-        def reset(self) -> None:
-            """Without a farewell: RST (socket(7), SO_LINGER)."""
-            linger = struct.pack("ii", 1, 0)
-            self.connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, linger)
-            self.connection.close()
-            self.close_connection = True
-
-        def answer(
-            self, status: int, body: bytes, headers: dict[str, str], *, cut: bool = False
-        ) -> None:
-            """`cut`: half of it, of the length of all, also where it is empty."""
-            self.send_response(status)
-            for name, value in headers.items():
-                if name.lower() not in HOP_BY_HOP:
-                    self.send_header(name, value)
-            if status != 204 or cut:
-                self.send_header("Content-Length", str(len(body) + cut))
-            self.end_headers()
-            self.wfile.write(body[: len(body) // 2] if cut else body)
-
-        def log_message(self, format: str, *args: object) -> None:  # noqa: A002  (the base's name)
-            """Not a word."""
-            del format, args
 
     return Handler
 
