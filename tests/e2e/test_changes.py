@@ -117,6 +117,7 @@ ELSEWHERE: dict[tuple[type[BaseModel], str], str] = {
     (NetworkSection, "segment"): CLOUDS,
     (NetworkSection, "segment_id"): CLOUDS,
     (NetworkSection, "router"): CLOUDS,
+    (NetworkSection, "dhcp"): CLOUDS,
     (NicSection, "floating_ip"): CLOUDS,
     (NicSection, "floating_address"): CLOUDS,
     **{(HardwareSection, name): KINDS for name in ("image", "user_data", "ssh_keys")},

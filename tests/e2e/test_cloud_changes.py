@@ -184,6 +184,14 @@ async def test_changes_of_a_cloud_follow_their_rules() -> None:
             await asyncio.to_thread(rack.run, "up", file, "--yes")
             assert "Nothing to do" in (await asyncio.to_thread(rack.run, "plan", file)).stdout
             assert len(cloud.routers) == 1
+            silent = spine.replace("nat: true", "nat: true, dhcp: false")
+            file = rack.file(silent + bmc)
+            found = await asyncio.to_thread(rack.json, "plan", file)
+            named_steps = [(each["name"], each["kind"], each["action"]) for each in found["steps"]]
+            assert sorted(named_steps) == [("a", "network", "change"), ("b", "network", "change")]
+            await asyncio.to_thread(rack.run, "up", file, "--yes")
+            assert "Nothing to do" in (await asyncio.to_thread(rack.run, "plan", file)).stdout
+            assert not any(each["enable_dhcp"] for each in cloud.subnets.values())
             left = "there is still what is the cluster's"
             assert left in await refused(text(other))
             assert left in await refused(text(cloud, more="      region: RegionTwo"))

@@ -131,7 +131,16 @@ def test_networks_that_ovb_does_not_make_exist() -> None:
     assert "overcloud-internal: overcloud_internal" in made.text
 
 
-def test_routed_networks_and_volumes_lose_their_routers_and_relays() -> None:
+def routers(made: Imported) -> dict[str, tuple[str, str]]:
+    """Network -> its router and range, of those that have one and no DHCP."""
+    return {
+        each.name: (each.router, str(each.cidr))
+        for each in cluster(made).networks
+        if each.nat and not each.dhcp
+    }
+
+
+def test_routed_networks_keep_their_routers_and_lose_the_relay_of_dhcp() -> None:
     made = of(
         "base", "routed-networks", "routed-networks-configuration", "boot-baremetal-from-volume",
         "disable-bmc", roles=["routed-networks-role"],
@@ -140,14 +149,71 @@ def test_routed_networks_and_volumes_lose_their_routers_and_relays() -> None:
     assert [networks(node)[0] for node in lab.nodes] == ["provision"] * 2 + ["provision2"] * 2
     assert {node.disks[0].size for node in lab.nodes} == {41 << 30}
     assert {node.bmc for node in lab.nodes} == {()}
-    assert made.left_out[-3:] == (
-        "OS::OVB::BaremetalNetworks: baremetal-networks-routed: networks are made, without routers",
-        "OS::OVB::DHCPRelay: dhcp-relay: no such thing is made",
-        (
-            "OS::OVB::UndercloudNetworks: undercloud-networks-routed: networks are made, without "
-            "routers"
-        ),
+    assert routers(made) == {
+        "provision": ("provision-router", "192.168.24.0/24"),
+        "provision2": ("provision-router", "192.168.25.0/24"),
+    }
+    (host,) = lab.hosts
+    assert isinstance(host.connection, OpenStack)
+    assert host.connection.external == "external"
+    assert made.left_out[-1] == (
+        "OS::OVB::DHCPRelay: dhcp-relay: what answers DHCP needs a NIC on each of these networks"
     )
+    assert not [each for each in made.left_out if "router" in each or "external_net" in each]
+
+
+def test_networks_of_the_overcloud_are_routed_in_pairs() -> None:
+    own = text(
+        provision_net_cidr="10.9.0.0/24", provision_net2="leaf1", provision_router_name="spine",
+        provision_net_router_address="10.9.0.254", provision_net3="leaf2", public_net="outside",
+    )  # fmt: skip
+    role = text(role="leaf1", provision_net="leaf1", overcloud_tenant_net="overcloud_tenant2")
+    base = [sample(each) for each in ("all-networks", "routed-networks")]
+    made = imported(sample("base"), more=[*base, own], roles=[role])
+    found = routers(made)
+    assert found["provision"] == ("spine", "10.9.0.0/24")
+    assert found["leaf1"] == ("spine", "192.168.25.0/24")
+    assert found["outside"] == ("public-router", "10.0.0.0/24")
+    assert found["overcloud-tenant2"] == ("tenant-router", "172.16.1.0/24")
+    assert found["overcloud-storage-mgmt"] == ("storage-mgmt-router", "172.19.0.0/24")
+    left = [each for each in made.left_out if "provision_net" in each]
+    assert left == [
+        "provision_net3: no node is on a network that this router joins, or that has this name",
+        "provision_net_router_address: a router has the first address of its network",
+    ]
+
+
+def test_networks_of_ipv6_have_no_router() -> None:
+    """OVB has none there either, and sends advertisements from a server of its own."""
+    registry = Source(
+        "ipv6.yaml",
+        "resource_registry:\n"
+        "  OS::OVB::ProvisionNetRouter: OS::Heat::None\n"
+        "  OS::OVB::RouterAdvertisementDaemon: ../templates/ipv6-radvd.yaml\n",
+        "lab",
+    )
+    own = text(public_net_cidr="fd00:9::/64", radvd_image="CentOS")
+    more = [sample("all-networks"), sample("routed-networks"), registry, own]
+    made = imported(sample("base"), more=more)
+    assert not {"provision", "public"} & routers(made).keys()
+    assert "radvd_image: no router advertisements are sent: a node of `kind: vm` may run radvd" in (
+        made.left_out
+    )
+    assert (
+        "OS::OVB::RouterAdvertisementDaemon: ipv6-radvd: no router advertisements are sent: "
+        "a node of `kind: vm` may run radvd"
+    ) in made.left_out
+
+
+def test_a_public_network_has_the_router_that_ovb_gives_it() -> None:
+    registry = Source(
+        "public.yaml",
+        "resource_registry:\n"
+        "  OS::OVB::UndercloudNetworks: ../templates/undercloud-networks-public-router.yaml\n",
+        "lab",
+    )
+    made = imported(sample("base"), more=[sample("all-networks"), registry])
+    assert routers(made) == {"public": ("public-router", "10.0.0.0/24")}
 
 
 def test_a_private_network_of_its_own_has_to_be_there_first() -> None:
@@ -187,6 +253,15 @@ def test_secrets_are_not_copied_and_unknown_parameters_are_listed() -> None:
         (Source("e", "a: 1\n", "lab"), "e: expected `parameter_defaults` or `resource_registry`"),
         (Source("e", "parameters: [1]\n", "lab"), "e: parameters: expected a mapping, got [1]"),
         (text(node_count="many"), "env.yaml: node_count: expected a whole number, got 'many'"),
+        (
+            Source(
+                "e",
+                "parameters: {provision_net_cidr: many}\nresource_registry:\n"
+                "  OS::OVB::UndercloudNetworks: undercloud-networks-routed.yaml\n",
+                "lab",
+            ),
+            "e: provision_net_cidr: expected a network such as 192.168.24.0/24, got 'many'",
+        ),
         (text(node_count=0), "env.yaml: node_count: expected at least 1, got 0"),
         (text(provision_net="a_b", private_net="a.b"), "networks: one name in a cluster file"),
     ],

@@ -78,6 +78,7 @@ async def test_pairs_that_others_added_are_seen(
 
 LINK = Link("wire", "10.9.0.1/24", nat=True)
 RELAYED = replace(LINK, relayed=True, nameservers=("192.0.2.53", "192.0.2.54"))
+SILENT = replace(RELAYED, relayed=False, silent=True)
 
 
 async def test_a_network_changes_to_addresses_of_a_relay_and_back(
@@ -85,7 +86,10 @@ async def test_a_network_changes_to_addresses_of_a_relay_and_back(
 ) -> None:
     driver = connection.drivers[Kind.NETWORK]
     key = Key(Kind.NETWORK, "cloud", "wire")
-    for link, serves in ((LINK, True), (RELAYED, False), (LINK, True)):
+    for link, serves in (
+        (LINK, True), (RELAYED, False), (SILENT, False), (LINK, True),
+        (replace(SILENT, nameservers=()), False), (LINK, True), (SILENT, False),
+    ):  # fmt: skip
         (seen,) = await driver.observe(None)
         await driver.change(seen, Resource(key, link), tag)
         (seen,) = await driver.observe(None)
@@ -93,10 +97,11 @@ async def test_a_network_changes_to_addresses_of_a_relay_and_back(
         (subnet,) = (each for each in cloud.subnets.values() if each["cidr"] == "10.9.0.0/24")
         assert subnet["enable_dhcp"] is serves
     assert subnet["dns_nameservers"] == ["192.0.2.53", "192.0.2.54"]
-    other = Resource(replace(key, name="other"), replace(RELAYED, name="other"))
-    await driver.create(other, tag)
-    made = next(each for each in cloud.subnets.values() if each["name"] == "other")
-    assert (made["enable_dhcp"], made["dns_nameservers"]) == (False, ["192.0.2.53", "192.0.2.54"])
+    for name, link in (("other", RELAYED), ("third", SILENT)):
+        await driver.create(Resource(replace(key, name=name), replace(link, name=name)), tag)
+        made = next(each for each in cloud.subnets.values() if each["name"] == name)
+        served = made["enable_dhcp"], made["dns_nameservers"]
+        assert served == (False, ["192.0.2.53", "192.0.2.54"])
 
 
 async def test_a_port_gets_an_address_that_its_cluster_does_not_need(

@@ -221,6 +221,12 @@ def test_it_serves_dhcp_on_its_network_to_the_nodes_of_that() -> None:
     assert isinstance(relay, Relay)
     assert isinstance(port, Port)
     assert (link.relayed, link.nameservers, relay.netboot, port.address) == (False, (), False, "")
+    text = read(f"{RELAYED}, nameservers: [192.0.2.53]")
+    networks = [replace(each, dhcp=False) for each in text.networks]
+    link = wanted(replace(text, networks=tuple(networks)))[Key(Kind.NETWORK, "cloud", "lan")].shape
+    assert isinstance(link, Link)
+    assert (link.silent, link.relayed, link.nameservers) == (True, False, ("192.0.2.53",))
+    assert "with NAT, without DHCP" in describe(link)
 
 
 def test_no_node_gets_its_address() -> None:

@@ -130,6 +130,9 @@ def _network(name: str, network: NetworkSection, tagged: Container[int]) -> Iter
     if network.netboot is Netboot.BUILTIN and existing:
         message = "expected netboot: none on an existing bridge: its owner answers DHCP there"
         yield Complaint((*path, "netboot"), message)
+    if network.netboot is Netboot.BUILTIN and not network.dhcp:
+        message = "expected no `dhcp: false` with netboot: builtin, which is DHCP"
+        yield Complaint((*path, "dhcp"), message, "Leave out one of them")
     if network.overlay is not None and existing:
         message = "expected no overlay on an existing bridge: it leads where its owner wants"
         yield Complaint((*path, "overlay"), message)

@@ -140,6 +140,7 @@ RULES: Mapping[type[BaseModel], Mapping[str, Rule]] = {
     OvercommitSection: _all(Rule.NEW_NODES, "cpus", "memory", "disk"),
     NetworkSection: {
         **_all(Rule.LIVE, "cidr", "netboot", "mtu", "overlay", "nat", "host_ports", "router"),
+        "dhcp": Rule.LIVE,
         **_all(Rule.AT_POWER_OFF, "physnet", "bridge", "vlan", "switch", "anti_spoofing"),
         "virtual_ips": Rule.AT_POWER_OFF,
         **_all(Rule.REPLACE, "provider", "segment", "segment_id"),

@@ -281,6 +281,7 @@ def _networks(sections: Sections) -> tuple[Network, ...]:
             mtu=n.mtu,
             nat=n.nat,
             router=n.router or "",
+            dhcp=n.dhcp,
             host_ports=_host_ports(n),
             anti_spoofing=n.anti_spoofing,
             switch=n.switch,

@@ -179,6 +179,11 @@ class NetworkSection(Section):
         description="In a cloud: the router that leads out of it (with `nat`). Networks that name "
         "the same one reach one another; default: each network has its own.",
     )
+    dhcp: Flag = Field(
+        default=True,
+        description="In a cloud, with `nat`: Neutron answers DHCP there; `false`: it does not, for "
+        "what deploys the nodes does, such as an undercloud. Default yes, and no without `nat`.",
+    )
     host_ports: (
         Literal["all"]
         | Annotated[list[Annotated[Whole, Field(ge=1, le=65535)]], Field(max_length=1024)]

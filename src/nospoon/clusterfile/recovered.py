@@ -246,6 +246,7 @@ def _network(name: str, link: Link, router: str) -> dict[str, object]:
         said |= {"nat": True} if router else {}
         said |= {"router": router} if router not in {"", name} else {}
         said |= {"netboot": "builtin"} if link.relayed or not router else {}
+        said |= {"dhcp": False} if link.silent else {}
     return said
 
 

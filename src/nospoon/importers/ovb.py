@@ -14,6 +14,7 @@ from pathlib import PurePosixPath
 
 from nospoon.clusterfile.written import Said, name_of, write
 from nospoon.errors import UsageError
+from nospoon.importers.ovb_routers import OVERCLOUD, PUBLIC, ROUTED, Leaf, leaves
 from nospoon.importers.source import Imported, Source
 
 NETWORKS = {
@@ -37,7 +38,7 @@ PORTS = {
     "baremetal-ports-extra-node-fip": _EXTRA,
 }
 """Template of a node's ports -> its NICs in order."""
-MADE = frozenset({"baremetal-networks-all", "baremetal-networks-routed"})
+MADE = frozenset({"baremetal-networks-all", OVERCLOUD})
 """Templates that make the networks of the overcloud; without them they exist."""
 USUAL = {
     "OS::OVB::ServerPair": ("virtual-baremetal-servers", "virtual-baremetal-servers-volume"),
@@ -45,15 +46,17 @@ USUAL = {
     "OS::OVB::UndercloudEnvironment": ("undercloud", "undercloud-volume"),
     "OS::OVB::UndercloudFloating": ("undercloud-floating-none",),
     "OS::OVB::PrivateNetwork": ("private-net-existing",),
-    "OS::OVB::BaremetalNetworks": ("baremetal-networks-none", "baremetal-networks-all"),
+    "OS::OVB::BaremetalNetworks": ("baremetal-networks-none", "baremetal-networks-all", OVERCLOUD),
     "OS::OVB::BaremetalPorts": tuple(PORTS),
     "OS::OVB::BMC": ("bmc", "bmc-none"),
     "OS::OVB::BMCPort": ("bmc-port",),
     "OS::OVB::UndercloudPorts": ("undercloud-ports",),
-    "OS::OVB::UndercloudNetworks": ("undercloud-networks", "undercloud-networks-existing"),
+    "OS::OVB::UndercloudNetworks": (
+        "undercloud-networks", "undercloud-networks-existing", PUBLIC, ROUTED,
+    ),
     "OS::OVB::ProvisionNetRouter": ("OS::Neutron::Router",),
     "OS::OVB::ProvisionNetRouterInterface": ("OS::Neutron::RouterInterface",),
-}
+}  # fmt: skip
 """Resource -> templates by which nothing is lost."""
 NONE = "OS::Heat::None"
 _USED = frozenset({
@@ -71,8 +74,14 @@ INSTEAD = (
     ),
     (r"os_.*|cloud_data", "the cloud is one of clouds.yaml, which has the credentials"),
     (
-        r"dhcp_.*|dhcrelay_.*|radvd_.*|.*_router(_.*)?|provision_net[23].*|.*_net2.*",
-        "not converted: `nat: true` of a network makes a router, a `relay` serves DHCP",
+        r"dhcp_.*|dhcrelay_.*",
+        "no DHCP relay is made: what answers DHCP needs a NIC on each of these networks",
+    ),
+    (r"radvd_.*", "no router advertisements are sent: a node of `kind: vm` may run radvd"),
+    (r".*_router_address", "a router has the first address of its network"),
+    (
+        r".*_router(_name)?|provision_net[23]|.*_net2",
+        "no node is on a network that this router joins, or that has this name",
     ),
     (
         r".*_(cidr|ip_version|allocation_pools|gateway)|dns_nameservers",
@@ -200,6 +209,7 @@ class _Reader:
         self.environments = [base, *roles]
         self.left_out: dict[str, None] = {}
         self.existing = self._existing()
+        self.leaves = self._leaves()
 
     def imported(self) -> Imported:
         names = dict.fromkeys(
@@ -241,8 +251,21 @@ class _Reader:
             "flavors": flavors,
             "boot_address": Said(REPLACE_ME, "the daemon's machine, as nodes reach it"),
         }
+        external = self.base.get("external_net", "")
+        if self.leaves and external:
+            openstack["external_network"] = str(external)
         physnets = {name_of(name): name for name in sorted(self.existing)}
         return {"openstack": openstack, "physnets": physnets}
+
+    def _leaves(self) -> Mapping[str, Leaf]:
+        """Networks of nodes with a router, by their names in Neutron."""
+        resources = ("OS::OVB::UndercloudNetworks", "OS::OVB::BaremetalNetworks")
+        templates = tuple(map(self.base.template, resources))
+        has_router = self.base.template("OS::OVB::ProvisionNetRouter") != NONE
+        file, get = self.source.file, self.base.get
+        joined = {e.name: e for e in leaves(templates, get, file=file, provision=has_router)}
+        used = {each.network(word) for each in self.environments for word in _words(each)}
+        return {name: joined[name] for name in joined.keys() & used - self.existing}
 
     def _existing(self) -> set[str]:
         """Networks that OVB does not make either."""
@@ -261,11 +284,16 @@ class _Reader:
             each.network(word) for each in self.environments for word in _words(each)
         )
         return {
-            name_of(name): {"physnet": name_of(name)}
-            if name in self.existing
-            else Said({}, "made, without DHCP; for one that exists: physnet")
+            name_of(name): {"physnet": name_of(name)} if name in self.existing else self._made(name)
             for name in names
         }
+
+    def _made(self, name: str) -> Said:
+        leaf = self.leaves.get(name)
+        if leaf is None:
+            return Said({}, "made, without DHCP; for one that exists: physnet")
+        router = {"nat": True, "dhcp": False, "router": name_of(leaf.router)}
+        return Said({**router, "cidr": str(leaf.range)}, "made, without DHCP; the router leads out")
 
     def _flavor(self, flavor: str) -> Mapping[str, object]:
         self._left(f"sizes of the flavor {flavor}: write those of `openstack flavor show {flavor}`")
@@ -310,7 +338,9 @@ class _Reader:
     def _list_the_rest(self) -> None:
         is_made = self.base.template("OS::OVB::UndercloudEnvironment") != NONE
         listed: dict[str, list[str]] = {}
-        for name in sorted(set().union(*(each.said for each in self.environments)) - _USED):
+        used = {*_USED, *(each for leaf in self.leaves.values() for each in leaf.parameters)}
+        used |= {"external_net"} if self.leaves else set()
+        for name in sorted(set().union(*(each.said for each in self.environments)) - used):
             values = [each.parameters.get(name) for each in self.environments]
             if not any(values) or (name.startswith("undercloud_") and not is_made):
                 continue
@@ -346,6 +376,10 @@ def _lost(resource: str) -> str:
         case "OS::OVB::PrivateNetwork":
             return ": create that network first"
         case "OS::OVB::BaremetalNetworks" | "OS::OVB::UndercloudNetworks":
-            return ": networks are made, without routers"
+            return ": an unknown template; networks are made, without routers"
+        case "OS::OVB::DHCPRelay":
+            return ": what answers DHCP needs a NIC on each of these networks"
+        case "OS::OVB::RouterAdvertisementDaemon":
+            return ": no router advertisements are sent: a node of `kind: vm` may run radvd"
         case _:
             return ": no such thing is made"

@@ -197,7 +197,8 @@ class Network:
     its machines have addresses of both kinds. `mtu` in bytes.
     `nat`: its guests reach what the host reaches, from the host's address. `host_ports`: ports of
     the host that they reach besides what nospoon serves; None: all. `router`: which router of a
-    cloud leads out of it, one that networks may share; "" for one of its own.
+    cloud leads out of it, one that networks may share; "" for one of its own. `dhcp`: that cloud
+    serves it there.
     `anti_spoofing`: each NIC sends from its own MAC and IPv4 address alone, and from `virtual_ips`,
     which its nodes pass on to each other and which no node is given.
     """
@@ -220,6 +221,7 @@ class Network:
     router: str = ""
     segment: SegmentType | None = None
     segment_id: int | None = None
+    dhcp: bool = True
 
     @property
     def addressed(self) -> bool:

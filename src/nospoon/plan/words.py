@@ -232,7 +232,7 @@ def _segment(link: Link) -> str:
 
 
 def _nat(link: Link) -> str:
-    nat = "with NAT" if link.nat else ""
+    nat = f"with NAT{', without DHCP' if link.silent else ''}" if link.nat else ""
     tunnel = link.tunnel
     if tunnel is None:
         return nat

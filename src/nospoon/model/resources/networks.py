@@ -29,7 +29,8 @@ class Link:
     that the cloud places. `segment`: of which other type it is there, "" for the cloud's choice,
     `segment_id`: of a tunnel, None for the cloud's choice. `spared`: a network (CIDR) of which the
     cloud gives no address.
-    `relayed`: a relay serves DHCP there, and the cloud none; `nameservers`: that it asks.
+    `relayed`: a relay serves DHCP there, and the cloud none; `silent`: neither serves it;
+    `nameservers`: that are asked there.
     """
 
     name: str
@@ -46,6 +47,7 @@ class Link:
     nameservers: tuple[str, ...] = ()
     segment: str = ""
     segment_id: int | None = None
+    silent: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -88,7 +88,7 @@ class Networks:
         vlan = network.vlan if network.provider else None
         relay = host.connection.relay
         spared = relay is not None and relay.bmcs and relay.network == network.name
-        served = relays.serves(network, host)
+        served, silent = relays.serves(network, host), network.nat and not network.dhcp
         link = Link(
             bridge,
             address,
@@ -100,7 +100,8 @@ class Networks:
             segment_id=network.segment_id,
             spared=str(self._context.cluster.addressing.pool or "") if spared else "",
             relayed=served,
-            nameservers=relay.nameservers if relay is not None and served else (),
+            silent=silent,
+            nameservers=relay.nameservers if relay is not None and (served or silent) else (),
         )
         return Resource(key, link)
 

@@ -57,7 +57,7 @@ from nospoon.runtime.tasks import Tasks
 log = structlog.get_logger()
 RULES: Mapping[Kind, Mapping[str, ChangeRule]] = {
     Kind.NETWORK: dict.fromkeys(
-        ("mtu", "nat", "address", "spared", "relayed", "nameservers"), ChangeRule.LIVE
+        ("mtu", "nat", "address", "spared", "relayed", "silent", "nameservers"), ChangeRule.LIVE
     ),
     Kind.PORT: dict.fromkeys(("virtual_ips", "range", "address"), ChangeRule.LIVE),
     Kind.TRUNK: {"carries": ChangeRule.LIVE},

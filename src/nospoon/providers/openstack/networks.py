@@ -1,6 +1,7 @@
 """Networks of Neutron: a wire for one cluster, on which Neutron gives no addresses; or, with NAT, a
 network with addresses, DHCP and a router (`nospoon.providers.openstack.routers`). Where a relay
-serves DHCP, Neutron does not, and says who serves names to servers that read their config drive.
+serves DHCP, or what deploys the nodes does, Neutron does not, and says who serves names to servers
+that read their config drive.
 
 https://docs.openstack.org/api-ref/network/v2/#networks
 """
@@ -37,7 +38,7 @@ USUAL_MTU = Link(name="").mtu
 
 
 NOWHERE: Segment = ("", "", None)
-PLACED, TYPED, RELAYED = "placed", "typed", "relayed"
+PLACED, TYPED, RELAYED, SILENT = "placed", "typed", "relayed", "silent"
 BETWEEN = "+"
 """Name servers are noted so."""
 UNUSED = "192.0.2.0/24"
@@ -104,10 +105,10 @@ class NetworkDriver:
             await self._add_subnet(network, link, range_of(link), gateway)
         for each in there:
             is_its = link.nat and each.cidr == range_of(link)
-            serves = is_its and not link.relayed
+            serves = is_its and not (link.relayed or link.silent)
             given = given_by(link) if is_its else ()
             body: dict[str, object] = {"enable_dhcp": serves} if each.serves != serves else {}
-            if is_its and link.relayed:
+            if is_its and not serves:
                 body["dns_nameservers"] = list(link.nameservers)
             if given and each.given and set(given) != set(each.given):
                 body["allocation_pools"] = _pools(given)
@@ -122,7 +123,7 @@ class NetworkDriver:
             "ip_version": 4,
             "cidr": cidr,
             "gateway_ip": gateway or None,
-            "enable_dhcp": bool(gateway) and not link.relayed,
+            "enable_dhcp": bool(gateway) and not (link.relayed or link.silent),
             **({"dns_nameservers": list(link.nameservers)} if link.nameservers and gateway else {}),
             **({"allocation_pools": _pools(given_by(link))} if link.spared and gateway else {}),
         }
@@ -177,13 +178,14 @@ def _pools(given: Sequence[Span]) -> list[dict[str, str]]:
 def _said(resource: Resource, tag: OwnerTag) -> dict[str, object]:
     """Noted with the tag: an MTU of the file's, the address of its router, whether the file says in
     which physical network it is or with which id, or its type alone, what is spared, and whether a
-    relay serves, by which name servers.
+    relay serves, or no one, by which name servers.
     """
     link = _link(resource)
     mtu = str(link.mtu) if link.mtu != USUAL_MTU else ""
     placed = PLACED if link.provider or link.segment_id is not None else ""
     placed = placed or (TYPED if link.segment else "")
-    relayed = BETWEEN.join((RELAYED, *link.nameservers)) if link.relayed else ""
+    by = RELAYED if link.relayed else SILENT if link.silent else ""
+    relayed = BETWEEN.join((by, *link.nameservers)) if by else ""
     notes = (mtu, link.address if link.nat else "", placed, link.spared, relayed)
     more = ",".join(notes).rstrip(",")
     tagged = Tagged(tag, resource.key.name, more)
@@ -207,6 +209,7 @@ def _shape(record: NeutronNetwork, tagged: Tagged) -> Link:
         segment_id=id_ if placed == PLACED and not is_vlan else None,
         spared=spared,
         relayed=by == RELAYED,
+        silent=by == SILENT,
         nameservers=tuple(nameservers),
     )
 
