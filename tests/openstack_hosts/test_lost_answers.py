@@ -10,7 +10,9 @@ import pytest
 
 from nospoon.errors import HostUnreachable, NospoonError
 from nospoon.model.machine import PowerCommand
+from nospoon.model.resources.keys import Kind
 from nospoon.providers.openstack.connection import OpenStackConnection
+from nospoon.providers.openstack.roster import MADE
 from nospoon.runtime.tasks import Tasks
 from nospoon.testing.fake_cloud import FakeCloud
 from nospoon.testing.faulty import Front, LineFault, in_front_of
@@ -124,3 +126,51 @@ async def test_a_power_command_whose_answer_was_lost_is_given_again(
         (server,) = cloud.servers.values()
         assert server["status"] == {"on": "ACTIVE", "off": "SHUTOFF"}[command]
     await remove_all(bench)
+
+
+SERVERS = "POST /compute/v2.1/servers$"
+
+
+async def test_a_server_that_is_made_after_its_call_was_given_up_is_waited_for(
+    cloud: FakeCloud, front: Front, bench: Bench
+) -> None:
+    """A cloud that was slow made two, at the same port."""
+    before, rack = cloud.everything(), any_rack(bench)
+    front.inject(SERVERS, LineFault.LATE)
+    with pytest.raises(HostUnreachable, match="does not answer"):
+        await make(bench, *rack.all)
+
+    def heard(call: str) -> None:
+        if call.startswith("GET /compute/v2.1/servers/detail"):
+            front.late.set()
+
+    cloud.heard = heard
+    await make(bench, *rack.all)
+    assert len(cloud.servers) == 1
+    cloud.heard = None
+    await remove_all(bench)
+    assert cloud.everything() == before
+
+
+@pytest.mark.parametrize("is_kept", [True, False])
+async def test_of_two_servers_of_a_machine_one_goes_or_both(
+    cloud: FakeCloud, bench: Bench, *, is_kept: bool
+) -> None:
+    """As a cloud left them that made the first one even later."""
+    before, rack = cloud.everything(), any_rack(bench)
+    await make(bench, *rack.all)
+    (kept,) = cloud.servers
+    for id_, status in ((f"0{kept[1:]}", "ERROR"), (f"f{kept[1:]}", "ACTIVE")):
+        metadata = {k: v for k, v in cloud.servers[kept]["metadata"].items() if k != MADE}
+        twin = {**cloud.servers[kept], "id": id_, "status": status, "metadata": metadata}
+        cloud.servers[id_] = twin
+    driver = bench.connection.drivers[Kind.MACHINE]
+    if is_kept:
+        (seen,) = await driver.observe(None)
+        assert seen.shape != rack.machine.shape, "so that a plan changes it"
+        await driver.change(seen, rack.machine, bench.tag)
+        assert list(cloud.servers) == [kept]
+        (seen,) = await driver.observe(None)
+        assert seen.shape == rack.machine.shape
+    await remove_all(bench)
+    assert cloud.everything() == before

@@ -27,6 +27,7 @@ class LineFault(StrEnum):
 
     HANG = "hang"  # it is carried out, and nothing is answered
     SWALLOW = "swallow"  # it is not carried out, and nothing is answered
+    LATE = "late"  # it is carried out when the test says, and nothing is answered
     RESET = "reset"  # the connection is reset, and it is not carried out
     LOSE = "lose"  # it is carried out, and the connection is reset
     TRUNCATE = "truncate"  # it is carried out, and the answer ends in the midst
@@ -44,13 +45,14 @@ class Injected:
 @dataclass
 class Front:
     """`url`: of the proxy, without a path, in the place of the service's. `met`: calls that a fault
-    met, in order.
+    met, in order. `late`: set once those that are late are carried out.
     """
 
     url: str = ""
     injected: list[Injected] = field(default_factory=list)
     met: list[str] = field(default_factory=list)
     _lock: Lock = field(default_factory=Lock)
+    late: Event = field(default_factory=Event)
     _over: Event = field(default_factory=Event)
 
     def inject(self, pattern: str, fault: LineFault | int, *, times: int = 1) -> None:
@@ -74,6 +76,7 @@ class Front:
         self._over.wait()
 
     def close(self) -> None:
+        self.late.set()
         self._over.set()
 
 
@@ -122,6 +125,8 @@ def _handler(front: Front, host: str, port: int) -> type[BaseHTTPRequestHandler]
             fault = front.fault(f"{self.command} {self.path}")
             if self.keeps(fault, front):
                 return
+            if fault is LineFault.LATE:
+                front.late.wait()
             with closing(HTTPConnection(host, port, timeout=SECONDS)) as back:
                 back.request(self.command, self.path, body, dict(self.headers))
                 got = back.getresponse()
@@ -130,7 +135,7 @@ def _handler(front: Front, host: str, port: int) -> type[BaseHTTPRequestHandler]
                 case LineFault.HANG:
                     front.hang()
                     self.reset()
-                case LineFault.LOSE:
+                case LineFault.LOSE | LineFault.LATE:
                     self.reset()
                 case _:
                     self.answer(got.status, said, headers, cut=fault is LineFault.TRUNCATE)

@@ -5,7 +5,7 @@ https://docs.openstack.org/api-ref/compute/#servers-servers
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from uuid import UUID
@@ -115,6 +115,10 @@ class Server:
         return MachineEvent(self.machine, change, self.power, why, smbios=self.id)
 
 
+def _rank(server: Server) -> tuple[bool, bool, str]:
+    return not server.made, server.power is PowerState.FAILED, str(server.id)
+
+
 def is_building(server: Server) -> bool:
     return server.status == "BUILD"
 
@@ -125,14 +129,16 @@ class Roster:
     def __init__(self, around: Around) -> None:
         self._around = around
         self._ids: dict[UUID, UUID] = {}
+        self._twins: dict[UUID, list[UUID]] = {}
         self._listing = Shared(self.servers)
 
     async def servers(self, cluster: UUID | None = None) -> list[Server]:
-        """All of nospoon, in one call for each thousand of the project's."""
+        """All of nospoon, one for each machine, in one call for each thousand of the project's."""
         listed = self._around.api.listed(
             Service.NOVA, "/servers/detail", read=self._read, parts=_parts
         )
-        found = [each async for each in listed if self._around.is_own(each.tagged, None)]
+        own = [each async for each in listed if self._around.is_own(each.tagged, None)]
+        found = self._one_each(own)
         self._ids = {each.machine: each.id for each in found}
         return [each for each in found if cluster in (None, each.tagged.tag.cluster)]
 
@@ -152,6 +158,11 @@ class Roster:
                 gone.add(went)
             elif server is not None and self._around.is_own(server.tagged, None):
                 found.append(server)
+        if is_all:
+            found = self._one_each(found)
+        else:
+            twins = {id_ for ids in self._twins.values() for id_ in ids}
+            found = [each for each in found if each.id not in twins]
         now = {each.machine: each.id for each in found}
         if is_all:
             gone |= before - set(now.values())
@@ -175,6 +186,23 @@ class Roster:
         if machine not in self._ids:
             await self._listing()
         return self._ids.get(machine)
+
+    def twins(self, machine: UUID) -> Sequence[UUID]:
+        """Ids of further servers of a machine, as the last list of all has them: a cloud may make
+        one long after whoever asked for it has given up, and asked again.
+        """
+        return tuple(self._twins.get(machine, ()))
+
+    def twins_went(self, machine: UUID) -> None:
+        self._twins.pop(machine, None)
+
+    def _one_each(self, found: Sequence[Server]) -> list[Server]:
+        """Of several of a machine, the one that is made to the end, or may be."""
+        first, self._twins = dict[UUID, Server](), {}
+        for each in sorted(found, key=_rank):
+            if first.setdefault(each.machine, each) is not each:
+                self._twins.setdefault(each.machine, []).append(each.id)
+        return list(first.values())
 
     def know(self, machine: UUID, server: UUID) -> None:
         """This server was just made for a machine."""

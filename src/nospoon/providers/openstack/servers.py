@@ -5,12 +5,20 @@ https://docs.openstack.org/api-ref/compute/
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from uuid import UUID
 
-from nospoon.errors import Gone, NoComputeHost, OutOfSpace, ProviderError, Transient
+from nospoon.errors import (
+    Gone,
+    HostUnreachable,
+    NoComputeHost,
+    OutOfSpace,
+    ProviderError,
+    Transient,
+)
 from nospoon.model.boot import BootPlan
 from nospoon.model.machine import MachineChange, MachineEvent, Outcome, PowerCommand, PowerState
 from nospoon.model.node_kind import NodeKind
@@ -27,12 +35,14 @@ from nospoon.providers.openstack.around import Around, NeutronPort
 from nospoon.providers.openstack.console_records import ConsoleRecords
 from nospoon.providers.openstack.consoles import serial_console
 from nospoon.providers.openstack.drives import KeptMedia
+from nospoon.providers.openstack.looks import SOON
 from nospoon.providers.openstack.made_of import MadeOf
 from nospoon.providers.openstack.ports import vlan_noted
 from nospoon.providers.openstack.power import BOOT_ADDRESS, Power
 from nospoon.providers.openstack.rescue import Rescue
 from nospoon.providers.openstack.root_volumes import RootVolumes
 from nospoon.providers.openstack.roster import (
+    GONE,
     LONGEST_NAME,
     MADE,
     Roster,
@@ -41,7 +51,7 @@ from nospoon.providers.openstack.roster import (
     metadata,
 )
 from nospoon.providers.openstack.server_groups import ServerGroupDriver
-from nospoon.providers.openstack.shown import Ref
+from nospoon.providers.openstack.shown import Ref, ServerShown
 from nospoon.providers.openstack.snapshots import ServerSnapshots
 from nospoon.providers.openstack.watched import Watched
 from nospoon.providers.recorder import Recorder
@@ -57,6 +67,8 @@ NEEDS_LXC = (
     "A container needs a compute host with `virt_type = lxc`, which `openstack hypervisor list` "
     "shows to administrators, and Nova's ImagePropertiesFilter."
 )
+LATE = 240
+"""Pauses for which a cloud may still make a server, when it did not answer in time."""
 FLAVORS = 10.0
 """Seconds for which the ids of flavors are taken to be what they were."""
 
@@ -93,6 +105,8 @@ class ServerDriver:
         self.snapshots = ServerSnapshots(around, self._actions, self._power.rebuilding)
         self._flavors: dict[str, str] = {}
         self._flavors_end = 0.0
+        self._late: dict[UUID, float] = {}
+        """Until when the cloud may make servers of these machines that it did not answer for."""
 
     @property
     def drives(self) -> ServerDriver:
@@ -153,7 +167,8 @@ class ServerDriver:
             own = tuple(nic for nic in each.shape.nics if nic.mac in macs)
             links = there if each.shape.adopted else own
             # one that was not made to the end has to be changed
-            order = each.shape.boot_order if each.made else ()
+            is_whole = each.made and not self._roster.twins(each.machine)
+            order = each.shape.boot_order if is_whole else ()
             group = groups.get(str(each.id), "")
             shape = replace(each.shape, nics=links, boot_order=order, group=group)
             if _is_unnoted(each):
@@ -167,7 +182,8 @@ class ServerDriver:
         answer.
         """
         shape = _machine(resource)
-        there = await self._roster.of(shape.uuid)
+        there = await self._expected(shape.uuid)
+        await self._remove_twins(shape.uuid)
         if there is not None and there.power is PowerState.FAILED:
             await self._remove(there)
             there = None
@@ -207,7 +223,12 @@ class ServerDriver:
             group = await self._groups.id_of(shape.group, tag.cluster)
             body["os:scheduler_hints"] = {"group": group}
         how: How = {"microversion": WITH_TYPES} if self._around.cloud.volume_type else {}
-        id_ = await self._around.api.call(Service.NOVA, "POST", "/servers", body, read=_id, **how)
+        call = self._around.api.call
+        try:
+            id_ = await call(Service.NOVA, "POST", "/servers", body, read=_id, **how)
+        except HostUnreachable:
+            self._late[shape.uuid] = clock.monotonic() + LATE * self._around.pause
+            raise
         self._watched.looks.stir()
         self._roster.know(shape.uuid, UUID(id_))
         try:
@@ -217,6 +238,28 @@ class ServerDriver:
         except ProviderError as error:
             await self._forget(id_)
             raise error from None
+
+    async def _expected(self, machine: UUID) -> Server | None:
+        """The server of a machine; where the cloud was asked for one, and did not answer, once it
+        shows that. None where it shows none in time.
+        """
+        end = self._late.pop(machine, 0.0)
+        while True:
+            there = await self._roster.of(machine)
+            if there is not None or clock.monotonic() >= end:
+                return there
+            await asyncio.sleep(SOON * self._around.pause)
+
+    async def _remove_twins(self, machine: UUID) -> None:
+        """Once the cloud has none."""
+        for id_ in self._roster.twins(machine):
+            path, end = f"/servers/{id_}", clock.monotonic() + REMOVE * self._around.pause
+            await self._around.api.delete(Service.NOVA, path)
+            while await self._around.api.get(Service.NOVA, path, read=_is_there):
+                if clock.monotonic() > end:
+                    raise ProviderError(f"server {id_}, which is one too many, is still there")
+                await asyncio.sleep(SOON * self._around.pause)
+        self._roster.twins_went(machine)
 
     async def _built(self, server: Server) -> Server:
         """Once Nova has built it. Raises `ProviderError` with Nova's words where it has not."""
@@ -271,6 +314,7 @@ class ServerDriver:
             return
         server = await self._actions.must(shape.uuid)
         self._around.refuse_others(desired.key, server.tagged, tag)
+        await self._remove_twins(shape.uuid)
         if not server.made and server.power is PowerState.FAILED:
             await self.create(desired, tag)  # a daemon that died before it was deleted
             return
@@ -301,6 +345,7 @@ class ServerDriver:
             server = next((each for each in there if each.machine == machine), None)
         if server is not None:
             self._around.refuse_others(observed.key, server.tagged, observed.tag)
+            await self._remove_twins(machine)
             await self._remove(server)
         self._watched.let_go(machine)
         await self._media.eject(machine)
@@ -352,6 +397,10 @@ def _failure(fault: str) -> type[ProviderError]:
 
 def _id(answer: Mapping[str, Ref]) -> str:
     return text_of(answer["server"]["id"])[:LONGEST_NAME]
+
+
+def _is_there(answer: Mapping[str, ServerShown]) -> bool:
+    return text_of(answer["server"]["status"]) not in GONE
 
 
 def _called(name: str, record: Mapping[str, object]) -> str | None:
