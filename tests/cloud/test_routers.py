@@ -6,6 +6,8 @@ import subprocess
 from contextlib import ExitStack
 
 import pytest
+from openstack.connection import Connection
+from openstack.network.v2.subnet import Subnet
 from tests.cloud.test_virtual_ips import connection, plugged
 
 from nospoon.testing.cloud import OwnCloud
@@ -21,6 +23,7 @@ def pings(address: str) -> bool:
     return subprocess.run(argv, check=False, capture_output=True).returncode == 0
 
 
+RANGES = {"10.77.0.0/24", "10.78.0.0/24"}
 FILE = """
 cluster: {name}
 hosts:
@@ -31,6 +34,11 @@ nodes:
   - {{name: n, cpus: 1, memory: 512MiB, firmware: bios, disks: [1GiB],
      nics: [{{network: lan{floating}}}, {{network: leaf}}]}}
 """
+
+
+def led(member: Connection) -> list[Subnet]:
+    """Subnets of nospoon's networks that have a gateway."""
+    return [each for each in member.network.subnets() if each.gateway_ip and each.cidr in RANGES]
 
 
 @pytest.mark.timeout(600, func_only=True)
@@ -85,6 +93,16 @@ def test_nat_and_floating_ips_lead_out_and_in_and_networks_share_a_router(
         assert len(list(member.network.routers())) == 1
         until(lambda: other.pings(guest.address) and guest.pings(other.address))
         until(lambda: pings(address))
+        assert all(each.is_dhcp_enabled for each in led(member))
+        rack.file(
+            shared.replace("spine", "spine, dhcp: false").replace(
+                "ip: public", f"ip: public, floating_address: {address}"
+            )
+        )
+        rack.run("up", file, "--yes")
+        assert "Nothing to do" in rack.run("plan", file).stdout
+        assert not any(each.is_dhcp_enabled for each in led(member))
+        until(lambda: other.pings(guest.address) and pings(address))
         rack.run("down", name, "--yes")
         (kept,) = member.network.ips()
         assert (kept.id, kept.port_id, kept.description) == (reserved.id, None, "")
