@@ -67,7 +67,7 @@ NEEDS_LXC = (
     "A container needs a compute host with `virt_type = lxc`, which `openstack hypervisor list` "
     "shows to administrators, and Nova's ImagePropertiesFilter."
 )
-LATE = 240
+LATE = 120
 """Pauses for which a cloud may still make a server, when it did not answer in time."""
 FLAVORS = 10.0
 """Seconds for which the ids of flavors are taken to be what they were."""
