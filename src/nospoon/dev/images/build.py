@@ -94,7 +94,8 @@ async def _written(
 ) -> None:
     match kind:
         case Format.LXC:
-            argv = ["zstd", "--quiet", "--single-thread", "-10", str(tar), "-o", str(part)]
+            # the same bytes by any number of threads, which is not so of --single-thread
+            argv = ["zstd", "--quiet", "-T0", str(tar), "-o", str(part)]
             await process.run(argv, timeout=root.LONGEST)
         case Format.EXT4:
             await filesystem.make(tar, part, epoch=epoch, size=size)
