@@ -26,9 +26,9 @@ def held(name: str) -> int | None:
 
 
 @contextlib.contextmanager
-def alone(name: str) -> Iterator[None]:
+def alone(name: str, *, patience: float = PATIENCE) -> Iterator[None]:
     """Hold a name, once no one else does."""
-    end = time.monotonic() + PATIENCE
+    end = time.monotonic() + patience
     while (descriptor := held(name)) is None:
         assert time.monotonic() < end, f"somebody else has {name}"
         time.sleep(0.1)
