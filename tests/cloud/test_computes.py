@@ -120,8 +120,8 @@ def test_a_container_of_a_cluster_file_is_a_server_where_the_cloud_runs_containe
     compute = ("dev", "cloud", "compute")
     member, name = connection(cloud), rack.name()
     before = everything(member)
-    loaded = ("image", "load", str(container_disk(tmp_path)), "--hypervisor-type", "lxc")
-    rack.run(*loaded, "--name", "service")
+    loaded = ("image", "load", str(container_disk(tmp_path)), "--hypervisor-type", "lxc", "--name")
+    rack.run(*loaded, "service")
     bmc = rack.bmc()
     known = rack.file(FILE.format(name=name, cloud="nospoon-cloud-admin") + bmc)
     refused = rack.run("plan", known, status=1)
@@ -138,7 +138,16 @@ def test_a_container_of_a_cluster_file_is_a_server_where_the_cloud_runs_containe
     assert admin.compute.get_server(server).compute_host == "cloud-lxc"
     expect_a_node(rack, f"{name}/c")
     assert "Nothing to do" in rack.run("plan", file).stdout
+    place = ("--os-cloud", "nospoon-cloud")
+    theirs = rack.json(*loaded, "theirs", *place)
+    text = Path(file).read_text().replace("store:service", "glance:theirs")
+    rack.run("up", rack.file(text), "--yes")
+    (server,) = member.compute.servers(name=f"{name}-c")
+    assert server.image.id == theirs["id"]
+    assert admin.compute.get_server(server).compute_host == "cloud-lxc"
     rack.run("down", name, "--yes")
+    assert rack.json("image", "show", "theirs", *place) == theirs
+    rack.run("image", "remove", "theirs", *place)
     assert everything(member) == before
     cloud.rack.run(*compute, "leave", "cloud-lxc")
 

@@ -276,3 +276,20 @@ def test_what_the_loader_takes_of_any_kind_the_schema_takes(
     except SpecError:
         return
     VALIDATOR.validate(value)
+
+
+@pytest.mark.parametrize(
+    ("node", "why"),
+    [
+        ("{disks: [{image: 'glance:x', size: 1GiB}]}", "only roots of VMs and containers start"),
+        (
+            "{kind: vm, disks: [{image: 'glance:', size: 1GiB}]}",
+            "expected glance:NAME or glance:ID",
+        ),
+        ("{kind: vm, image: 'glance:x'}", "the root of 'node-0' needs a size"),
+    ],
+)
+def test_an_image_of_a_cloud_is_a_root_with_a_size(node: str, why: str) -> None:
+    assert why in refusals(f"cluster: a\nnodes: [{node}]")[0]
+    (kept,) = load("cluster: a\nnodes: [{kind: container, image: 'glance:x'}]", file="x").nodes
+    assert kept.disks[0].image == "glance:x"

@@ -15,6 +15,7 @@ from nospoon.api.client import Client
 from nospoon.cli.echo import echo, report_if_long
 from nospoon.cli.follow import finish, follow, sent
 from nospoon.errors import SpecError, UsageError
+from nospoon.model.cloud_images import IN_CLOUD
 from nospoon.model.images import KEPT, LOADED
 from nospoon.runtime.reasons import reason
 
@@ -62,7 +63,7 @@ def read_request(client: Client | None, path: str) -> dict[str, object]:
         local_pair=lambda certificate, key: _why_unusable(base / certificate, base / key),
     )
     wanted = {disk.image for node in cluster.nodes for disk in node.disks if disk.image}
-    wanted = {each for each in wanted if not each.startswith(KEPT)}
+    wanted = {each for each in wanted if not each.startswith((KEPT, IN_CLOUD))}
     wanted |= {name for lab in cluster.labs for name in lab.images}
     wanted |= {f for each in cluster.profiles for f in (each.kernel, *each.initrd) if f}
     local = {each for each in wanted if not each.startswith(("http://", "https://", LOADED))}

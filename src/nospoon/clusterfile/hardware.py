@@ -47,7 +47,8 @@ class DiskSection(Section):
         "",
         description="Image to start from: a path beside the file, a URL, or `store:NAME`, one that "
         "`nospoon image load` loaded. The root of a VM in a cloud may start from a snapshot: "
-        "`snapshot:CLUSTER/NAME`.",
+        "`snapshot:CLUSTER/NAME`; that of a VM or container in a cloud from an image that is "
+        "there: `glance:NAME` or `glance:ID`.",
     )
     checksum: Checksum = Field(
         "",

@@ -12,6 +12,7 @@ from nospoon.clusterfile.expand import Complaint, Expansion, flavor_of
 from nospoon.clusterfile.hardware import DiskSection, HardwareSection
 from nospoon.clusterfile.labs import LabSection
 from nospoon.clusterfile.sections import Sections
+from nospoon.model.cloud_images import IN_CLOUD, cloud_name
 from nospoon.model.cluster import Firmware
 from nospoon.model.images import KEPT, kept_in
 from nospoon.model.lab import Disks
@@ -84,6 +85,7 @@ def kinds(sections: Sections, expansion: Expansion) -> Iterator[Complaint]:
     yield from found
     yield from _without_root(expansion)
     yield from _kept_roots(expansion)
+    yield from _roots_in_clouds(expansion)
     for name, lab in sections.labs.items():
         for number, flavor_name in enumerate(lab.flavors):
             known = sections.flavors.get(flavor_name)
@@ -209,6 +211,30 @@ def _kept_roots(expansion: Expansion) -> Iterator[Complaint]:
                 message = f"expected snapshot:CLUSTER/NAME, got {disk.image[:80]!r}"
             elif not disk.size:
                 message = f"the root of {node.name!r} needs a size, at least that which was kept"
+                hint = "Write `disks: [{image: …, size: 10GiB}]`"
+            else:
+                continue
+            yield Complaint(("nodes", group), message, hint)
+
+
+def _roots_in_clouds(expansion: Expansion) -> Iterator[Complaint]:
+    """Disks that start from an image of a cloud; a group's once."""
+    seen: set[int] = set()
+    for node, group in zip(expansion.nodes, expansion.groups, strict=True):
+        for index, disk in enumerate(node.disks if group not in seen else ()):
+            if not disk.image.startswith(IN_CLOUD):
+                continue
+            seen.add(group)
+            hint = ""
+            if index or node.kind is NodeKind.BAREMETAL:
+                message = (
+                    f"disk {index} of {node.name!r}: only roots of VMs and containers start from "
+                    "an image of a cloud"
+                )
+            elif not cloud_name(disk.image):
+                message = f"expected glance:NAME or glance:ID, got {disk.image!r}"
+            elif not disk.size:
+                message = f"the root of {node.name!r} needs a size, at least that of its image"
                 hint = "Write `disks: [{image: …, size: 10GiB}]`"
             else:
                 continue

@@ -15,6 +15,7 @@ from nospoon.clusterfile.fields import MAX_SHOWN, wrong_in_url
 from nospoon.clusterfile.hosts import place_named, places_of
 from nospoon.clusterfile.section import shown
 from nospoon.clusterfile.sections import Sections, did_you_mean
+from nospoon.model.cloud_images import IN_CLOUD
 from nospoon.model.images import KEPT, LOADED
 
 LocalFile = Callable[[str], str]
@@ -77,7 +78,7 @@ def missing_files(sections: Sections, local_file: LocalFile) -> Iterator[Complai
         (path, name)
         for path, name in fetched
         if not (SCHEME.match(name) or (path[-1] == "image" and name.startswith(LOADED)))
-        if path[0] == "labs" or path[-1] != "image" or not name.startswith(KEPT)
+        if path[0] == "labs" or path[-1] != "image" or not name.startswith((KEPT, IN_CLOUD))
     )
     for path, name in (*local, *_pair(sections.raw)):
         if name in seen:

@@ -9,6 +9,7 @@ from ipaddress import IPv4Network, IPv6Network
 from uuid import UUID
 
 from nospoon.model.capabilities import Capabilities
+from nospoon.model.cloud_images import CloudImage
 from nospoon.model.cluster import Arch, Firmware
 from nospoon.model.images import KeptIn
 from nospoon.model.resources.machines import Machine
@@ -178,7 +179,8 @@ class HostFacts:
     `flavors`: all sizes of its cloud by name and by id, those that nodes may not have too; None
     where there are none. `counts_in_groups`: a server group can have several machines on a compute
     host. `key_pairs`: of the user of its login, None where no one looked. `addresses`: of existing
-    networks of a cloud, by name and by id, how many their subnets give to ports.
+    networks of a cloud, by name and by id, how many their subnets give to ports. `cloud_images`: of
+    its Glance, those that the file names, by what it says, which several may be called.
     """
 
     firmwares: frozenset[Firmware]
@@ -216,6 +218,7 @@ class HostFacts:
     flavors: Mapping[str, SizeOffered] | None = None
     counts_in_groups: bool = False
     key_pairs: frozenset[str] | None = None
+    cloud_images: Mapping[str, tuple[CloudImage, ...]] = field(default_factory=dict)
 
     @classmethod
     def of_one_that(cls, can: Capabilities) -> HostFacts:

@@ -257,9 +257,10 @@ class Connection(Protocol):
     async def deployments(self) -> Mapping[str, int]:
         """Deployment -> how many things there carry its tag: ours, and those of others."""
 
-    async def survey(self, pools: str, volumes: Collection[str]) -> HostFacts:
+    async def survey(self, pools: str, named: Collection[str]) -> HostFacts:
         """What a plan must know of the host; nothing is changed. `pools`: the directory there in
-        which pools are made; `volumes`: of others, POOL/VOLUME, that are looked for.
+        which pools are made; `named`: what is looked for of others, volumes as POOL/VOLUME and
+        images of a cloud as glance:NAME.
         """
 
     async def adoptable(self) -> tuple[Adoptable, ...] | None:

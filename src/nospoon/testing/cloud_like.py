@@ -120,9 +120,9 @@ class CloudLikeConnection(SimulatedConnection):
             rules={**RULES, Kind.MACHINE: rules},
         )
 
-    async def survey(self, pools: str, volumes: Collection[str]) -> HostFacts:
+    async def survey(self, pools: str, named: Collection[str]) -> HostFacts:
         return replace(
-            await super().survey(pools, volumes),
+            await super().survey(pools, named),
             sizes=tuple(FLAVORS.values()),
             networks=frozenset({NETWORK}),
         )

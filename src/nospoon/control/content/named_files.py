@@ -17,6 +17,7 @@ from nospoon.control.content.files import Files, is_url
 from nospoon.control.content.images import image_facts, refuse_archive, root_facts
 from nospoon.control.request import Request
 from nospoon.errors import ProviderError, UsageError
+from nospoon.model.cloud_images import IN_CLOUD
 from nospoon.model.cluster import Cluster
 from nospoon.model.images import KEPT, LoadedImage, loaded_name
 from nospoon.model.node_kind import NodeKind
@@ -189,10 +190,15 @@ def _images_of(cluster: Cluster) -> _Images:
         for node in cluster.nodes
         if node.kind is not NodeKind.CONTAINER
         for disk in node.disks
-        if disk.image and not disk.image.startswith(KEPT)
+        if disk.image and not disk.image.startswith((KEPT, IN_CLOUD))
     }
     containers = (node for node in cluster.nodes if node.kind is NodeKind.CONTAINER)
-    roots = {disk.source for node in containers for disk in node.disks if disk.image}
+    roots = {
+        disk.source
+        for node in containers
+        for disk in node.disks
+        if disk.image and not disk.image.startswith(IN_CLOUD)
+    }
     booted = {
         node.disks[0].source for node in cluster.nodes if node.kind is NodeKind.VM and node.disks
     }

@@ -117,12 +117,12 @@ class Hosts:
             known = used.capabilities = await used.connection.capabilities()
         return known
 
-    async def facts(self, host: Host, *, pools: str, volumes: Collection[str] = ()) -> HostFacts:
+    async def facts(self, host: Host, *, pools: str, named: Collection[str] = ()) -> HostFacts:
         """What the plan must know of a host. `pools`: directory there in which pools are made;
-        `volumes`: of others, that are looked for.
+        `named`: of others, that are looked for.
         """
         await self.capabilities(host)
-        return await self.use(host).connection.survey(pools, volumes)
+        return await self.use(host).connection.survey(pools, named)
 
     async def adoptable(self, host: Host) -> tuple[Adoptable, ...] | None:
         """Machines of others there, and those of them that are nodes; None: there can be none."""

@@ -14,7 +14,7 @@ from nospoon.control.fleet.hosts import Hosts
 from nospoon.control.fleet.lost import refuse_lost
 from nospoon.control.planning.access import Access
 from nospoon.control.planning.around import pool_root
-from nospoon.control.planning.borrowed import existing_volumes, refuse_borrowers
+from nospoon.control.planning.borrowed import cloud_images, existing_volumes, refuse_borrowers
 from nospoon.control.planning.clusters import Clusters
 from nospoon.control.planning.identities import Identities
 from nospoon.control.planning.logins import with_new_logins
@@ -48,7 +48,7 @@ from nospoon.plan import identity
 from nospoon.plan.addresses.claims import Scope
 from nospoon.plan.diff.adoption import adopt
 from nospoon.plan.enrollment.nova import inventories
-from nospoon.plan.image_types import with_image_types
+from nospoon.plan.image_types import with_cloud_images, with_image_types
 from nospoon.plan.refuse import against_twins
 from nospoon.runtime.workers import Workers
 from nospoon.store import claims
@@ -105,13 +105,15 @@ class Observing:
         said = cluster
         cluster = await self._workers.run(request.caller.uid, with_image_types, cluster, images)
         adopts = bool(cluster.adoptions)
-        ask = partial(self._ask, request.caller, volumes=volumes, adopts=adopts)
+        named = volumes | await self._workers.run(request.caller.uid, cloud_images, cluster)
+        ask = partial(self._ask, request.caller, named=named, adopts=adopts)
         surveyed = surveyed or await survey(cluster.hosts, ask)
         require(request, surveyed.away, stranded=())
         rows = await self._database.read(node_rows.nodes_of, cluster_id)
         unseen = self._access.unseen(request.caller)
         looks = not request.fetches  # who only looks sees nodes that were lost, and why
         facts = surveyed.all_facts
+        cluster = await self._workers.run(request.caller.uid, with_cloud_images, cluster, facts)
         found = await self._workers.run(
             request.caller.uid,
             lambda: adopt(
@@ -197,11 +199,11 @@ class Observing:
             refuse_more_nodes(known, cluster_id, names, self._member_nodes)
 
     async def _ask(
-        self, caller: Principal, host: Host, *, volumes: Collection[str], adopts: bool
+        self, caller: Principal, host: Host, *, named: Collection[str], adopts: bool
     ) -> tuple[Capabilities, HostFacts]:
         can = await self._hosts.capabilities(host)
         pools = pool_root(host, self._pool_root)
-        facts = await self._hosts.facts(host, pools=pools, volumes=volumes)
+        facts = await self._hosts.facts(host, pools=pools, named=named)
         if adopts:
             machines = await self._hosts.adoptable(host)
             facts = replace(facts, machines=await self._access.adoptable(caller, host, machines))

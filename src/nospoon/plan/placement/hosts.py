@@ -23,6 +23,7 @@ from nospoon.model.node_kind import NodeKind
 from nospoon.model.resources.storage import ExistingVolume
 from nospoon.model.sizes import size
 from nospoon.plan.identity import made_for_a_cluster
+from nospoon.plan.placement.cloud_images import against_cloud_image
 from nospoon.plan.placement.flavors import lacking
 from nospoon.plan.relays import against_relay
 from nospoon.plan.trunks import Trunks
@@ -118,6 +119,7 @@ def against_node(
         yield why
     if node.kind is NodeKind.BAREMETAL and not is_there and (why := against_boot_images(facts)):
         yield f"{why} Ask its operator for `iso` in Glance's `disk_formats`."
+    yield from against_cloud_image(node, host, facts)
     if not host.declares.has_pools:
         yield from _against_server(node)
         yield from _against_container(node, host, facts)

@@ -14,7 +14,7 @@ from nospoon.model.resources.resource import Resource
 from nospoon.model.resources.storage import Volume
 from nospoon.plan import identity
 from nospoon.plan.resolution.context import Context
-from nospoon.plan.resolution.images import image_key, root_key
+from nospoon.plan.resolution.images import image_key, root_in_cloud, root_key
 
 ROTATION_RATES = {None: 0, False: 1, True: 7200}
 """Of disks that tell nothing, that do not rotate, and that do."""
@@ -63,9 +63,8 @@ def _machine_disk(context: Context, node: Node, host: Host, uuid: UUID, index: i
     if not host.declares.has_pools:
         if index == 0 and node.kind is not NodeKind.BAREMETAL:
             kept = kept_in(disk.image)
-            root = (
-                str(KeptIn(*kept, node.name)) if kept else root_key(context, node, host.name).name
-            )
+            root = str(KeptIn(*kept, node.name)) if kept else root_in_cloud(context, node, host)
+            root = root or root_key(context, node, host.name).name
             return MachineDisk(root, disk.bus, serial="", size=disk.size)
         # SeaBIOS boots no virtio disk that is not in the boot order, and Nova puts none there
         bus = "sata" if node.firmware is Firmware.BIOS else disk.bus

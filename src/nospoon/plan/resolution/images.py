@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 
+from nospoon.model.cloud_images import IN_CLOUD, cloud_name
 from nospoon.model.cluster import Host, Node
 from nospoon.model.images import HypervisorType, kept_in
 from nospoon.model.node_kind import NodeKind
@@ -25,7 +26,7 @@ def images(context: Context, host: str) -> Iterator[Resource]:
         disk.source
         for node in context.nodes_on(host)
         for disk in node.disks
-        if disk.image and kept_in(disk.image) is None
+        if disk.image and kept_in(disk.image) is None and not cloud_name(disk.image)
     }
     for image in sorted({facts[name].sha256: name for name in named}.values()):
         known = facts[image]
@@ -50,7 +51,17 @@ def has_root_image(node: Node) -> bool:
     """Whether a server of a cloud is made of an image that nospoon sends there."""
     if node.adopted is not None or node.kind is NodeKind.BAREMETAL:
         return False
-    return kept_in(node.disks[0].image) is None
+    image = node.disks[0].image
+    return kept_in(image) is None and not cloud_name(image)
+
+
+def root_in_cloud(context: Context, node: Node, host: Host) -> str:
+    """What the root of a server is made of that the cloud has already, by its id: a name may be
+    another image's by now, of which the server is made again. "" for an image of the file.
+    """
+    name, facts = cloud_name(node.disks[0].image), context.facts(host)
+    found = facts.cloud_images.get(name, ()) if facts is not None else ()
+    return f"{IN_CLOUD}{found[0].id if found else name}" if name else ""
 
 
 def root_key(context: Context, node: Node, host: str) -> Key:

@@ -92,8 +92,8 @@ class ContainerConnection:
             if not path.endswith("/live.json")
         )
 
-    async def survey(self, pools: str, volumes: Collection[str]) -> HostFacts:
-        del volumes
+    async def survey(self, pools: str, named: Collection[str]) -> HostFacts:
+        del named
         can = await self.capabilities()
         disk = await self.free_space(pools)
         return replace(HostFacts.of_one_that(can), real=True, disk=disk)

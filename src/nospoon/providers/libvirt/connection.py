@@ -9,6 +9,7 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 from nospoon.model.capabilities import Capabilities, identity_of
+from nospoon.model.cloud_images import cloud_name
 from nospoon.model.cluster import Arch, Host
 from nospoon.model.destinations import LibvirtUri
 from nospoon.model.host_facts import Adoptable, HostFacts
@@ -130,7 +131,8 @@ class LibvirtConnection:
     async def deployments(self) -> Mapping[str, int]:
         return await self._hypervisor.work(deployments, "look whose things are there")
 
-    async def survey(self, pools: str, volumes: Collection[str]) -> HostFacts:
+    async def survey(self, pools: str, named: Collection[str]) -> HostFacts:
+        volumes = [each for each in named if not cloud_name(each)]
         can, existing = await self.capabilities(), await self._existing(volumes)
         disk, closed, around = await asyncio.gather(
             linux.free_space(self._runner, pools),

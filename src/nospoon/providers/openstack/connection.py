@@ -35,6 +35,7 @@ from nospoon.providers.openstack.floating_ips import FloatingIpDriver
 from nospoon.providers.openstack.images import FIRMWARES, BootImageDriver
 from nospoon.providers.openstack.key_pairs import KeyPairDriver
 from nospoon.providers.openstack.made_of import MadeOf
+from nospoon.providers.openstack.named_images import named_images
 from nospoon.providers.openstack.networks import NetworkDriver
 from nospoon.providers.openstack.ports import PortDriver
 from nospoon.providers.openstack.quotas import Quotas
@@ -171,9 +172,9 @@ class OpenStackConnection:
         networks = [each.tagged for each in await self._around.networks()]
         return Counter(each.tag.deployment for each in (*servers, *networks) if each is not None)
 
-    async def survey(self, pools: str, volumes: Collection[str]) -> HostFacts:
+    async def survey(self, pools: str, named: Collection[str]) -> HostFacts:
         """Flavors, networks, and quotas with what of them is used."""
-        del pools, volumes
+        del pools
         if self._around.cloud.has_volumes:
             await self._require_volumes()
         quota, flavors = await Quotas(self._around).survey(), await self._flavors()
@@ -212,6 +213,7 @@ class OpenStackConnection:
             counts_in_groups=version >= WITH_RULES,
             key_pairs=await self._named_pairs(),
             kept=await SnapshotImages(self._around).roots(),
+            cloud_images=await named_images(self._around, named),
         )
 
     async def _computes(self) -> frozenset[str] | None:

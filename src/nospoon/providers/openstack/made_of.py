@@ -10,6 +10,7 @@ from base64 import b64encode
 from dataclasses import dataclass
 
 from nospoon.errors import ProviderError
+from nospoon.model.cloud_images import cloud_name
 from nospoon.model.images import KeptIn
 from nospoon.model.node_kind import NodeKind
 from nospoon.model.resources.key_pairs import THEIRS
@@ -63,7 +64,7 @@ class MadeOf:
         root, *others = shape.disks
         kept = KeptIn.of(root.volume)
         if kept is None:
-            image = await self.roots.id_of(root.volume, tag.cluster)
+            image = await self._image(root, tag)
         else:
             image = await SnapshotImages(self.around).id_of(kept, tag.uid)
         is_volume = self.around.cloud.has_volumes
@@ -82,8 +83,12 @@ class MadeOf:
         """A container: Nova mounts its image, and shows it no other disk, the config drive neither.
         So its user data is that of the cloud's metadata service.
         """
-        image = await self.roots.id_of(shape.disks[0].volume, tag.cluster)
+        image = await self._image(shape.disks[0], tag)
         return {"imageRef": image, **await self._user_data(shape, tag)}
+
+    async def _image(self, root: MachineDisk, tag: OwnerTag) -> str:
+        """The id of one that was in the cloud before, or was sent there."""
+        return cloud_name(root.volume) or await self.roots.id_of(root.volume, tag.cluster)
 
     async def _user_data(self, shape: Machine, tag: OwnerTag) -> dict[str, object]:
         """Raises `ProviderError` for more than Nova takes."""

@@ -119,9 +119,9 @@ class SimulatedConnection:
         made = self.around.world.all()
         return Counter(each.tag.deployment for each in made if each.tag is not None)
 
-    async def survey(self, pools: str, volumes: Collection[str]) -> HostFacts:
+    async def survey(self, pools: str, named: Collection[str]) -> HostFacts:
         """No one else has anything here, and only what the file limits is short."""
-        del pools, volumes
+        del pools, named
         how = self.around.simulation
         facts = HostFacts.of_one_that(await self.capabilities())
         return replace(facts, cpus=how.cpus, memory=how.memory)
