@@ -23,12 +23,12 @@ test-ironic-full: export NOSPOON_FULL_CYCLES = 1
 test-ironic-full: test-ironic  ## The same, with cleaning and inspection of every machine
 
 test-control-plane: export NOSPOON_CONTROL_PLANE = 1
-test-control-plane: ## The example of a control plane, built and used; not a part of `make test`
+test-control-plane: ## The example of a control plane, in one container and in five, which `make test` has not
 	scripts/setup test
 	$(BIN)/python -m pytest tests/e2e/test_control_plane.py $(PYTEST_ARGS)
 
 test-kinds: export NOSPOON_KINDS = 1
-test-kinds:      ## Bare metal, a VM and containers on one VLAN; not a part of `make test`
+test-kinds:      ## Bare metal, a VM and containers on one VLAN, also with a VM of Debian, which `make test` has not
 	scripts/setup test
 	$(BIN)/python -m pytest tests/e2e/test_four_kinds.py $(PYTEST_ARGS)
 
