@@ -152,6 +152,21 @@ async def test_a_server_that_is_made_after_its_call_was_given_up_is_waited_for(
     assert cloud.everything() == before
 
 
+async def test_no_server_is_waited_for_that_a_cloud_refused_to_make(
+    cloud: FakeCloud, front: Front, bench: Bench
+) -> None:
+    rack, looks = any_rack(bench), list[str]()
+    front.inject(SERVERS, 503, times=99)
+    with pytest.raises(HostUnreachable, match="503"):
+        await make(bench, *rack.all)
+    front.clear()
+    cloud.heard = looks.append
+    await make(bench, rack.machine)
+    assert len([each for each in looks if "GET /compute/v2.1/servers/detail" in each]) < 10
+    assert len(cloud.servers) == 1
+    await remove_all(bench)
+
+
 @pytest.mark.parametrize("is_kept", [True, False])
 async def test_of_two_servers_of_a_machine_one_goes_or_both(
     cloud: FakeCloud, bench: Bench, *, is_kept: bool

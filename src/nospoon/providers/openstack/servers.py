@@ -69,6 +69,8 @@ NEEDS_LXC = (
 )
 LATE = 120
 """Pauses for which a cloud may still make a server, when it did not answer in time."""
+REFUSED = 503
+"""Status of a call that no one has carried out (RFC 9110 §15.6.4)."""
 FLAVORS = 10.0
 """Seconds for which the ids of flavors are taken to be what they were."""
 
@@ -226,8 +228,9 @@ class ServerDriver:
         call = self._around.api.call
         try:
             id_ = await call(Service.NOVA, "POST", "/servers", body, read=_id, **how)
-        except HostUnreachable:
-            self._late[shape.uuid] = clock.monotonic() + LATE * self._around.pause
+        except HostUnreachable as error:
+            if error.status != REFUSED:
+                self._late[shape.uuid] = clock.monotonic() + LATE * self._around.pause
             raise
         self._watched.looks.stir()
         self._roster.know(shape.uuid, UUID(id_))
