@@ -30,6 +30,7 @@ from nospoon.providers.openstack import (
     quotas,
     roots,
     routers,
+    server_groups,
     trunks,
 )
 from nospoon.providers.openstack.around import PAIRS
@@ -251,3 +252,28 @@ async def test_consoles_that_cannot_be_read_fill_no_log(
         await driver._consoles.read_due(machines)
     assert cloud.calls["POST /compute/v2.1/servers/ID/action"] >= 39
     assert 1 <= sum(each["event"] == "console not read" for each in lines) <= LINES
+
+
+async def test_server_groups_of_a_cloud_have_no_more_members_than_it_has_servers(
+    cloud: FakeCloud, there: OpenStackConnection, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each of 20,000 could have as many, one a page: a plan took 25 MB of memory a second, without
+    an end.
+    """
+    monkeypatch.setattr(server_groups, "MOST_MEMBERS", 10)
+    monkeypatch.setattr(server_groups, "PAGE", 1)
+    for n in range(9):
+        members = [f"{n}-{each}" for each in range(5)]
+        cloud.server_groups[f"g{n}"] = {
+            "id": f"g{n}", "name": note(7, f"g{n}"), "policy": "affinity", "rules": {},
+            "members": members if n < 2 else [],
+        }  # fmt: skip
+    driver = there.drivers[Kind.SERVER_GROUP]
+    assert len(await driver.observe(None)) == 9
+    cloud.server_groups["g8"]["members"] = ["one more"]
+    with pytest.raises(ProviderError, match="or 10 servers in them"):
+        await driver.observe(None)
+    cloud.server_groups["g8"]["members"] = []
+    monkeypatch.setattr(server_groups, "MOST_PAGES", 5, raising=False)
+    with pytest.raises(ProviderError, match="lists server groups without an end"):
+        await driver.observe(None)

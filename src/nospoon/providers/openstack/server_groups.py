@@ -18,7 +18,7 @@ from nospoon.model.resources.keys import Key, Kind
 from nospoon.model.resources.resource import Observed, Resource
 from nospoon.model.resources.tags import OwnerTag
 from nospoon.providers.answers import How, number_of, text_of
-from nospoon.providers.openstack.api import MOST_LISTED, PAGE, Service
+from nospoon.providers.openstack.api import MOST_LISTED, MOST_PAGES, PAGE, Service
 from nospoon.providers.openstack.around import Around
 from nospoon.providers.openstack.shown import GroupShown
 from nospoon.providers.openstack.tags import Tagged, described, of_description, short
@@ -31,6 +31,7 @@ WITH_RULES = (2, 64)
 """Microversion (Rocky) from which a group has one policy, with rules."""
 MOST = "max_server_per_host"
 MOST_MEMBERS = 20_000
+"""Of all groups: each server is in one."""
 KNOWN = 10.0
 """Seconds for which the ids of groups are taken to be what they were."""
 
@@ -117,17 +118,21 @@ class ServerGroupDriver:
     async def groups(self, cluster: UUID | None) -> list[Group]:
         """Those of nospoon in the project."""
         how: How = {"microversion": _written(WITH_RULES)} if await self._has_rules() else {}
-        found, count = list[Group](), 0
-        while count < MOST_LISTED:
+        found, count, members = list[Group](), 0, 0
+        for _ in range(MOST_PAGES):
             page = await self._around.api.call(
                 Service.NOVA, "GET", f"{PATH}?limit={PAGE}&offset={count}", read=_page, **how
             )
             found += (each for each in page if each is not None)
             count += len(page)
+            members += sum(len(each.members) for each in page if each is not None)
             if not page:  # Nova may give fewer than were asked for (`max_limit`)
                 return [each for each in found if self._around.is_own(each.tagged, cluster)]
+            if count >= MOST_LISTED or members > MOST_MEMBERS:
+                break
         raise ProviderError(
-            f"Nova of cloud {self._around.api.name} lists more than {MOST_LISTED} server groups"
+            f"Nova of cloud {self._around.api.name} lists server groups without an end, or more "
+            f"than {MOST_LISTED}, or {MOST_MEMBERS} servers in them"
         )
 
     async def _has_rules(self) -> bool:
