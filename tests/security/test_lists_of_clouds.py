@@ -22,11 +22,13 @@ from nospoon.model.resources.keys import Kind
 from nospoon.model.resources.machines import Machine, MachineDisk, MachineNic
 from nospoon.model.resources.tags import OwnerTag
 from nospoon.plan.identity import node_uuid
+from nospoon.providers.answers import LARGEST_NUMBER
 from nospoon.providers.openstack import (
     adopted,
     api,
     connection,
     floating_ips,
+    named_images,
     quotas,
     roots,
     routers,
@@ -277,3 +279,22 @@ async def test_server_groups_of_a_cloud_have_no_more_members_than_it_has_servers
     monkeypatch.setattr(server_groups, "MOST_PAGES", 5, raising=False)
     with pytest.raises(ProviderError, match="lists server groups without an end"):
         await driver.observe(None)
+
+
+async def test_images_that_a_file_names_are_no_more_than_a_cloud_has(
+    cloud: FakeCloud, there: OpenStackConnection, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A cloud could list 20,000 of each name, of which a file has thousands: a plan with forty took
+    a gigabyte of memory.
+    """
+    monkeypatch.setattr(named_images, "MOST_LISTED", 10, raising=False)
+    for n in range(3):
+        for each in range(5):
+            cloud.images[f"{n}-{each}"] = {
+                "id": f"{n}-{each}", "name": f"n{n}", "status": "active", "size": 10**300,
+            }  # fmt: skip
+    found = (await there.survey("", {"glance:n0", "glance:n1"})).cloud_images
+    assert {name: len(some) for name, some in found.items()} == {"n0": 5, "n1": 5}
+    assert found["n0"][0].least <= LARGEST_NUMBER
+    with pytest.raises(ProviderError, match="lists more than 10 images of the names"):
+        await there.survey("", {"glance:n0", "glance:n1", "glance:n2"})

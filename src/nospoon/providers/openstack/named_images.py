@@ -8,9 +8,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from uuid import UUID
 
+from nospoon.errors import ProviderError
 from nospoon.model.cloud_images import CloudImage, cloud_name
 from nospoon.model.cluster import Firmware
-from nospoon.providers.openstack.api import Service
+from nospoon.providers.answers import number_of
+from nospoon.providers.openstack.api import MOST_LISTED, Service
 from nospoon.providers.openstack.around import Around
 from nospoon.providers.openstack.images import FIRMWARES, FORMAT, RUN_BY
 from nospoon.providers.openstack.roots import GIB, RUN_BY_ONCE
@@ -21,16 +23,28 @@ OF_NAME = {said: firmware for firmware, said in FIRMWARES.items()}
 
 
 async def named_images(around: Around, wanted: Iterable[str]) -> dict[str, tuple[CloudImage, ...]]:
-    """By what the file says of each. Names are not unique in Glance, and one may be an id."""
-    names = filter(None, map(cloud_name, wanted))
-    return {name: tuple(await _called(around, name)) for name in sorted(names)}
+    """By what the file says of each. Names are not unique in Glance, and one may be an id. Raises
+    `ProviderError` where there are more than a project may have: a file has thousands of names.
+    """
+    found, left = dict[str, tuple[CloudImage, ...]](), MOST_LISTED
+    for name in sorted(filter(None, map(cloud_name, wanted))):
+        some = list[CloudImage]()
+        listed = around.api.listed(Service.GLANCE, "/images", {"name": name}, read=_named)
+        async for called, image in listed:
+            left -= 1
+            if left < 0:
+                raise ProviderError(
+                    f"Glance of cloud {around.api.name} lists more than {MOST_LISTED} images of "
+                    "the names in the file"
+                )
+            some += [image] if called == name else []
+        found[name] = tuple(some or await _by_id(around, name))
+    return found
 
 
-async def _called(around: Around, name: str) -> list[CloudImage]:
-    listed = around.api.listed(Service.GLANCE, "/images", {"name": name}, read=_named)
-    found = [image async for called, image in listed if called == name]
-    if found or not _is_id(name):
-        return found
+async def _by_id(around: Around, name: str) -> list[CloudImage]:
+    if not _is_id(name):
+        return []
     image = await around.api.get(Service.GLANCE, f"/images/{name}", read=_read)
     return [image] if image is not None else []
 
@@ -64,4 +78,4 @@ def _read(record: Mapping[str, object]) -> CloudImage:
 def _whole(record: Mapping[str, object], *names: str) -> int:
     """The first of these that is one: Glance says null of what it does not know."""
     said = (record.get(name) for name in names)
-    return next((each for each in said if isinstance(each, int) and each > 0), 0)
+    return next((number_of(each) for each in said if isinstance(each, int) and each > 0), 0)
