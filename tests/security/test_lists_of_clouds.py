@@ -28,6 +28,7 @@ from nospoon.providers.openstack import (
     api,
     connection,
     floating_ips,
+    images,
     named_images,
     quotas,
     roots,
@@ -298,3 +299,23 @@ async def test_images_that_a_file_names_are_no_more_than_a_cloud_has(
     assert found["n0"][0].least <= LARGEST_NUMBER
     with pytest.raises(ProviderError, match="lists more than 10 images of the names"):
         await there.survey("", {"glance:n0", "glance:n1", "glance:n2"})
+
+
+async def test_boot_images_that_a_cloud_lists_are_not_remembered_without_end(
+    cloud: FakeCloud, there: OpenStackConnection, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A cloud that listed other ids each time took 3 MB of memory with each plan and `status`."""
+    monkeypatch.setattr(images, "MOST_LISTED", 10, raising=False)
+    tag = properties(Tagged(OwnerTag("kit", UUID(int=7), name="c"), "uefi"))
+    driver = there.drivers[Kind.BOOT_IMAGE]
+    assert isinstance(driver, images.BootImageDriver)
+    for look in range(8):
+        cloud.images = {
+            f"{look}-{n}": {
+                "id": f"{look}-{n}", "status": "active", URL: "u", FIRMWARE: "uefi", **tag,
+            }
+            for n in range(8)
+        }  # fmt: skip
+        await driver.observe(None)
+        assert {f"{look}-{n}" for n in range(7)} <= driver._earlier
+    assert len(driver._earlier) <= 20

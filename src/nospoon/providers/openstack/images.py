@@ -29,7 +29,7 @@ from nospoon.model.resources.storage import BootImage, boot_image
 from nospoon.model.resources.tags import OwnerTag
 from nospoon.protocols.ipxe.image import RECIPE
 from nospoon.providers.answers import text_of
-from nospoon.providers.openstack.api import Service
+from nospoon.providers.openstack.api import MOST_LISTED, Service
 from nospoon.providers.openstack.around import Around
 from nospoon.providers.openstack.qcow2 import qcow2
 from nospoon.providers.openstack.roster import image_of
@@ -45,6 +45,7 @@ from nospoon.providers.openstack.tags import (
 )
 from nospoon.providers.understood import understood
 from nospoon.runtime import clock
+from nospoon.runtime.paced import paced
 from nospoon.runtime.shared import Shared
 
 URL, FIRMWARE, MADE_BY = (f"{PREFIX}{each}" for each in ("url", "firmware", "recipe"))
@@ -83,23 +84,26 @@ class BootImageDriver:
         self._around = around
         self._all = Shared(partial(self._made, None))
         self._earlier = set[str]()
-        """Ids of those that go with the last server that was made of them."""
+        """Ids of those that go with the last server that was made of them; as many as were listed
+        at once, for a cloud may list others each time.
+        """
 
     async def observe(self, cluster: UUID | None) -> Sequence[Observed]:
         made = await self._made(cluster)
         alike: dict[tuple[UUID, BootImage], list[tuple[Image, Tagged]]] = {}
-        for each, tagged in made:
+        async for each, tagged in paced(made):
             alike.setdefault((tagged.tag.cluster, _shape(each)), []).append((each, tagged))
         used = await self._used() if any(len(some) > 1 for some in alike.values()) else frozenset()
-        found = []
+        found, earlier = [], set[str]()
         for (_, shape), some in alike.items():
             (best, tagged), *others = sorted(some, key=lambda one: _rank(one[0]), reverse=True)
             fault = _fault(best)
             if not fault and any(not _stays(each, used) for each, _ in others):
                 fault = "others of it are there that no server was made of"
-            self._earlier |= {each["id"] for each, _ in others}
+            earlier |= {each["id"] for each, _ in others}
             named = replace(tagged, name=_name(shape))  # earlier versions had one name for all URLs
             found.append(self._around.observed(self.kind, shape, named, fault=fault))
+        self._earlier = earlier | (self._earlier if len(self._earlier) < MOST_LISTED else set())
         return found
 
     async def create(self, resource: Resource, tag: OwnerTag) -> None:
