@@ -32,6 +32,7 @@ from nospoon.providers.openstack import (
     named_images,
     quotas,
     roots,
+    roster,
     routers,
     server_groups,
     trunks,
@@ -299,6 +300,16 @@ async def test_images_that_a_file_names_are_no_more_than_a_cloud_has(
     assert found["n0"][0].least <= LARGEST_NUMBER
     with pytest.raises(ProviderError, match="lists more than 10 images of the names"):
         await there.survey("", {"glance:n0", "glance:n1", "glance:n2"})
+
+
+async def test_servers_that_a_cloud_lists_are_told_from_twins_in_turns(
+    cloud: FakeCloud, there: OpenStackConnection, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """20,000 were sorted in 100 ms of the event loop, at each look."""
+    counted = Paced(monkeypatch, roster)
+    cloud.servers = {str(n): server(n) for n in range(COUNT)}
+    await there.machine_driver.machines()
+    assert counted.most["roster"] == COUNT
 
 
 async def test_boot_images_that_a_cloud_lists_are_not_remembered_without_end(

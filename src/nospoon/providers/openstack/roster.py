@@ -35,6 +35,7 @@ from nospoon.providers.openstack.tags import (
     properties,
     whole,
 )
+from nospoon.runtime.paced import paced
 from nospoon.runtime.shared import Shared
 
 MACHINE, MADE = f"{PREFIX}uuid", f"{PREFIX}made"
@@ -138,7 +139,7 @@ class Roster:
             Service.NOVA, "/servers/detail", read=self._read, parts=_parts
         )
         own = [each async for each in listed if self._around.is_own(each.tagged, None)]
-        found = self._one_each(own)
+        found = await self._one_each(own)
         self._ids = {each.machine: each.id for each in found}
         return [each for each in found if cluster in (None, each.tagged.tag.cluster)]
 
@@ -159,7 +160,7 @@ class Roster:
             elif server is not None and self._around.is_own(server.tagged, None):
                 found.append(server)
         if is_all:
-            found = self._one_each(found)
+            found = await self._one_each(found)
         else:
             twins = {id_ for ids in self._twins.values() for id_ in ids}
             found = [each for each in found if each.id not in twins]
@@ -196,12 +197,16 @@ class Roster:
     def twins_went(self, machine: UUID) -> None:
         self._twins.pop(machine, None)
 
-    def _one_each(self, found: Sequence[Server]) -> list[Server]:
+    async def _one_each(self, found: Sequence[Server]) -> list[Server]:
         """Of several of a machine, the one that is made to the end, or may be."""
-        first, self._twins = dict[UUID, Server](), {}
-        for each in sorted(found, key=_rank):
-            if first.setdefault(each.machine, each) is not each:
-                self._twins.setdefault(each.machine, []).append(each.id)
+        first, twins = dict[UUID, Server](), dict[UUID, list[UUID]]()
+        async for each in paced(found):
+            before = first.setdefault(each.machine, each)
+            if before is not each:
+                better, other = sorted((before, each), key=_rank)
+                first[each.machine] = better
+                twins.setdefault(each.machine, []).append(other.id)
+        self._twins = twins
         return list(first.values())
 
     def know(self, machine: UUID, server: UUID) -> None:
