@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from fastapi import APIRouter
+from fastapi import APIRouter, Request
 
 from nospoon.api.answers import answered, record
 from nospoon.api.depends import Called, Controlled
+from nospoon.api.leaving import unless_gone
 from nospoon.api.routes.operations import details
 from nospoon.api.wire import AdoptRequest, HostsRequest, ReapRequest
 from nospoon.control.controller import Controller
@@ -33,10 +34,13 @@ def _require_admin(caller: Principal) -> None:
 
 
 @router.post("/orphans", response_model=None, responses=answered(OrphanReport))
-async def orphans(body: HostsRequest, controller: Controlled, caller: Called) -> dict[str, object]:
+async def orphans(
+    request: Request, body: HostsRequest, controller: Controlled, caller: Called
+) -> dict[str, object]:
     """What carries our tag and belongs to no cluster: `{orphans, others, away}`."""
     _require_admin(caller)
-    return record(await controller.orphans.report(await _scope(body, controller, caller)))
+    report = controller.orphans.report(await _scope(body, controller, caller))
+    return record(await unless_gone(request, report))
 
 
 @router.post(

@@ -125,11 +125,12 @@ class Recovery:
 
         `of`: a file's cluster, and no other. `caller`: the owner of clusters whose tags name none.
         """
+        # members' clouds may be slow: who asks elsewhere waits for none of them
+        seen = await self._survey.around(scope)
+        others = await asyncio.to_thread(others_of, seen, await self._known(), of)
+        seen += await self._survey.look(Scope(others))
         async with self._one_at_a_time:
             known = await self._known()
-            seen = await self._survey.around(scope)
-            others = await asyncio.to_thread(others_of, seen, known, of)
-            seen += await self._survey.look(Scope(others))
             away = [each.place for each in seen if each.away and isinstance(each.place, Host)]
             rows = [
                 (each.owner, row)

@@ -30,6 +30,10 @@ from nospoon.store import nodes as node_rows
 from nospoon.store.clusters import ClusterRow
 from nospoon.store.database import Database
 
+PATIENCE = 900.0
+"""Seconds for which a cloud or an Ironic, which users choose, may be looked at."""
+TOO_SLOW = f"it did not say everything within {PATIENCE:.0f} s"
+
 
 @dataclass(frozen=True, slots=True)
 class Scope:
@@ -153,6 +157,13 @@ class Survey:
 
     async def _look_in(self, place: IronicPlace, scope: Scope) -> Seen:
         """What is in an Ironic; what carries no tag of nospoon's is not looked at."""
+        try:
+            async with asyncio.timeout(PATIENCE):
+                return await self._found_in(place, scope)
+        except TimeoutError:
+            return Seen(place, away=TOO_SLOW)
+
+    async def _found_in(self, place: IronicPlace, scope: Scope) -> Seen:
         enrolment = self._planner.enrolment
         try:
             drivers = enrolment.drivers(place, ADMINISTRATION)
@@ -171,6 +182,13 @@ class Survey:
         return Seen(place, tuple(found), tags)
 
     async def _look_at(self, host: Host, scope: Scope) -> Seen:
+        try:
+            async with asyncio.timeout(PATIENCE if host.connection.login else None):
+                return await self._found_at(host, scope)
+        except TimeoutError:
+            return Seen(host, away=TOO_SLOW)
+
+    async def _found_at(self, host: Host, scope: Scope) -> Seen:
         try:
             connection = self._hosts.use(host).connection
             await connection.check()
