@@ -29,6 +29,7 @@ from nospoon.providers.openstack import (
     connection,
     floating_ips,
     images,
+    key_pairs,
     named_images,
     quotas,
     roots,
@@ -330,3 +331,32 @@ async def test_boot_images_that_a_cloud_lists_are_not_remembered_without_end(
         await driver.observe(None)
         assert {f"{look}-{n}" for n in range(7)} <= driver._earlier
     assert len(driver._earlier) <= 20
+
+
+class Unwritten(list[object]):
+    """What a cloud has where a text is expected."""
+
+    def __repr__(self) -> str:
+        raise AssertionError("a list of a cloud is written as a text, in one go")
+
+
+def test_no_list_becomes_a_text_where_a_cloud_has_one_in_its_place() -> None:
+    """Python wrote 600,000 numbers as the public key of a pair, or in its own error about a policy
+    that is none, which stopped the event loop for seconds with each plan.
+    """
+    pair = key_pairs._read({"keypair": {"name": "x", "public_key": Unwritten([1])}})  # type: ignore[typeddict-item]
+    assert pair.shape.public_key == "True"
+    group: Any = {"id": "g", "name": note(7, "g"), "members": [], "policy": Unwritten([1])}
+    assert server_groups._read(group) is None
+    group["policies"] = [group.pop("policy")]
+    assert server_groups._read(group) is None
+
+
+async def test_the_id_of_a_project_is_a_short_text(
+    there: OpenStackConnection, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await there.check()
+    session = there._api._connected().session
+    for said in (Unwritten([1]), "x" * 1000):
+        monkeypatch.setattr(session, "get_project_id", lambda said=said: said)
+        assert len(await there._api.project()) < 256

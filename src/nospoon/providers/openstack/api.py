@@ -329,7 +329,7 @@ class Api:
 
     def _project(self) -> str:
         with failures_of(f"Keystone of cloud {self.name}", PURPOSE):
-            return str(self._connected().session.get_project_id() or "")
+            return text_of(self._connected().session.get_project_id() or "")[:MARKER]
 
     def _asked(
         self,

@@ -20,6 +20,7 @@ from nospoon.model.resources.key_pairs import THEIRS, KeyPair
 from nospoon.model.resources.keys import Key, Kind
 from nospoon.model.resources.resource import Observed, Resource
 from nospoon.model.resources.tags import OwnerTag
+from nospoon.providers.answers import text_of
 from nospoon.providers.openstack.api import Service
 from nospoon.providers.openstack.around import Around
 from nospoon.providers.openstack.shown import KeyPairShown
@@ -138,6 +139,6 @@ class KeyPairDriver:
 
 def _read(record: Mapping[str, KeyPairShown]) -> Pair:
     pair = record["keypair"]
-    name, public_key = short(pair["name"]), str(pair["public_key"])[:LONGEST_KEY]
+    name, public_key = short(pair["name"]), text_of(pair["public_key"])[:LONGEST_KEY]
     tagged, place = of_name(name) or (None, "")
     return Pair(name, KeyPair(" ".join(public_key.split()[:2])), tagged, place)

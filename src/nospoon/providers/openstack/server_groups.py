@@ -158,7 +158,7 @@ def _read(record: GroupShown) -> Group | None:
         return None
     policy = record["policy"] if "policy" in record else record["policies"][0]
     try:
-        shape = ServerGroup(GroupPolicy(policy), _most(record))
+        shape = ServerGroup(GroupPolicy(short(policy)), _most(record))
     except ValueError:
         return None  # others wrote that
     members = frozenset(short(each) for each in record["members"][:MOST_MEMBERS])
