@@ -333,6 +333,17 @@ async def test_boot_images_that_a_cloud_lists_are_not_remembered_without_end(
     assert len(driver._earlier) <= 20
 
 
+async def test_of_images_of_one_name_a_plan_goes_through_some(
+    cloud: FakeCloud, there: OpenStackConnection, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """20,000 were sorted for each of 20,000 nodes, a plan of some minutes."""
+    monkeypatch.setattr(named_images, "MOST_ALIKE", 3, raising=False)
+    for n in range(5):
+        cloud.images[f"{n}"] = {"id": f"{n}", "name": "twin", "status": "active"}
+    found = (await there.survey("", {"glance:twin"})).cloud_images
+    assert len(found["twin"]) == 3
+
+
 class Unwritten(list[object]):
     """What a cloud has where a text is expected."""
 

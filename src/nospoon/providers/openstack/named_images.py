@@ -19,6 +19,8 @@ from nospoon.providers.openstack.roots import GIB, RUN_BY_ONCE
 from nospoon.providers.openstack.tags import short
 
 FIRMWARE, LEAST, BYTES = "hw_firmware_type", "min_disk", ("virtual_size", "size")
+MOST_ALIKE = 100
+"""Images of one name that are kept: a plan shows some of them for each of its nodes."""
 OF_NAME = {said: firmware for firmware, said in FIRMWARES.items()}
 
 
@@ -37,7 +39,7 @@ async def named_images(around: Around, wanted: Iterable[str]) -> dict[str, tuple
                     f"Glance of cloud {around.api.name} lists more than {MOST_LISTED} images of "
                     "the names in the file"
                 )
-            some += [image] if called == name else []
+            some += [image] if called == name and len(some) < MOST_ALIKE else []
         found[name] = tuple(some or await _by_id(around, name))
     return found
 
