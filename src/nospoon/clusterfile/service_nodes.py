@@ -20,6 +20,8 @@ from nospoon.plan.order.services import start_order
 
 MOST_PLACES = 20_000
 """Nodes of all services together."""
+MOST_COMPARED = 4_000_000
+"""Names of nodes that are compared with patterns, each with each."""
 
 
 def services_of(sections: Sections, expansion: Expansion) -> tuple[Service, ...]:
@@ -36,7 +38,8 @@ def services_of(sections: Sections, expansion: Expansion) -> tuple[Service, ...]
     found: dict[str, Service] = {}
     wrong: list[Complaint] = []
     left = MOST_PLACES
-    for name, section in sections.services.items():
+    wrong += _too_many_patterns(sections, len(kinds))
+    for name, section in sections.services.items() if not wrong else ():
         if name in sections.own:
             mine = tuple(of_group[sections.own[name]])
         else:
@@ -59,6 +62,17 @@ def services_of(sections: Sections, expansion: Expansion) -> tuple[Service, ...]
     if not wrong:
         expansion.nodes = _with_setup(expansion.nodes, list(found.values()))
     return tuple(found.values())
+
+
+def _too_many_patterns(sections: Sections, nodes: int) -> Iterator[Complaint]:
+    """Patterns that take minutes: 6,400 of them, with 20,000 nodes."""
+    patterns = [p for each in sections.services.values() for p in each.nodes or () if _is_one(p)]
+    if len(patterns) * nodes > MOST_COMPARED:
+        message = (
+            f"expected at most {MOST_COMPARED // nodes} patterns of names with {nodes} nodes, got "
+            f"{len(patterns)}"
+        )
+        yield Complaint(("services",), message, "Write names, or fewer patterns")
 
 
 def _unknown(sections: Sections, found: Mapping[str, Service]) -> Iterator[Complaint]:
@@ -160,10 +174,14 @@ def _nodes(
     return tuple(mine)
 
 
+def _is_one(pattern: str) -> bool:
+    return bool(set("*?[") & set(pattern))
+
+
 def _called(pattern: str, kinds: Mapping[str, NodeKind]) -> list[str]:
     if pattern in kinds:
         return [pattern]
-    if not set("*?[") & set(pattern):
+    if not _is_one(pattern):
         return []
     matches = re.compile(translate(pattern)).match
     return [each for each in kinds if matches(each)]
