@@ -1,7 +1,7 @@
 """What stands before every route: who may call at all, and how large and deep a body may be.
 
 Bodies are read here, bounded, before FastAPI decodes them: Python's decoder lets nothing else run
-meanwhile. Uploads (PUT) are streams, which their route bounds itself.
+meanwhile. Uploads are streams, which their route bounds itself.
 """
 
 from __future__ import annotations
@@ -34,6 +34,8 @@ BIG_ROUTES = re.compile(
     r"|clusters/[^/]+/verify|files/missing|requests|requests/check)\Z"
 )
 """Their bodies have the text of a cluster or request, or names of many nodes or files."""
+UPLOADS = re.compile(r"/v1/files/[^/]+\Z")
+"""A file is put there, of which nothing is decoded."""
 MAX_SMALL = 16 << 10
 """Bytes of a body of any other route."""
 MAX_HELD = 64 << 20
@@ -126,7 +128,7 @@ class Gate:
                     raise UsageError("expected a URL without the character U+0000")
                 if scope["type"] == "http":
                     stack.enter_context(self.held.one(caller))
-                if scope["type"] == "http" and scope["method"] != "PUT":
+                if scope["type"] == "http" and not _is_upload(scope):
                     take = stack.enter_context(self.held.by(caller))
                     receive = _given(await _bounded(scope, receive, take), receive)
             except NospoonError as error:
@@ -152,6 +154,10 @@ class Gate:
     def _log(self, scope: Scope, error: NospoonError) -> None:
         of = str((scope.get("client") or ("",))[0])
         self.log.info("refused", of=of, path=scope["path"], error=str(error))
+
+
+def _is_upload(scope: Scope) -> bool:
+    return scope["method"] == "PUT" and UPLOADS.match(scope["path"]) is not None
 
 
 async def _bounded(scope: Scope, receive: Receive, take: Callable[[int], None]) -> bytes:
