@@ -280,6 +280,13 @@ class Accounts:
             return 0
         return found.limits.get(system, ADMINISTRATOR)
 
+    def administers(self, account: bytes, systems: AbstractSet[UUID]) -> bool:
+        """Whether it may configure each of these BMCs: they may be ten thousand."""
+        found = self._accounts.get(account)
+        if found is None or not systems <= found.systems:
+            return False
+        return all(found.limits[each] >= ADMINISTRATOR for each in found.limits.keys() & systems)
+
     def least_privilege(self, account: bytes, here: AbstractSet[UUID]) -> int:
         """The least that it may do with any of these BMCs that it may use; 0: it may use none."""
         found = self._accounts.get(account)

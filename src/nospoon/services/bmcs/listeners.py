@@ -334,13 +334,11 @@ class Listeners:
     def beside(self, bmc: Bmc) -> set[UUID]:
         """All BMCs that show the same certificate."""
         address, owner = bind_address(bmc), self.certificate_owner(bmc)
-        return {
-            user
-            for need, shared in self._open.items()
-            if need.address == address and need.tls and need.certificate == bmc.certificate
-            if _alone(shared.owners) == owner
-            for user in shared.users
-        }
+        found = set[UUID]()  # of ten thousand, hashes are not made again
+        for need, shared in self._open.items():
+            if need.tls and need.address == address and need.certificate == bmc.certificate:
+                found |= shared.users if _alone(shared.owners) == owner else set()
+        return found
 
 
 def _alone(owners: frozenset[int]) -> int | None:

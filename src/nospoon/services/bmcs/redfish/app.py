@@ -178,6 +178,7 @@ async def _answer(
         if method != "GET":
             # later reads of it do not wait, so that no one comes between a look and the change
             await exchange.receive(resource.largest)
+            await exchange.begin()  # bodies of many requests may have come at one moment
         response = await handler(exchange)
         if method == "GET" and exchange.request.scope["query_string"]:
             response = await _queried(exchange, response)

@@ -17,7 +17,6 @@ from cryptography.hazmat.primitives.asymmetric import ec, rsa
 from cryptography.x509.oid import NameOID
 from starlette.responses import Response
 
-from nospoon.bmc.users import ADMINISTRATOR
 from nospoon.errors import Conflict, UsageError
 from nospoon.runtime.tls import Key
 from nospoon.services.bmcs.certificates import Wanted
@@ -182,7 +181,7 @@ def _named(exchange: Exchange, action: Action, uri: object, name: str, *, tail: 
     served = exchange.administered(parts[1])
     accounts, account = exchange.service.listeners.accounts, exchange.account
     beside = exchange.service.listeners.beside(served.bmc)
-    if any(accounts.privilege(account, each) < ADMINISTRATOR for each in beside):
+    if not accounts.administers(account, beside):
         raise errors.forbidden()
     if served.bmc.certificate:
         raise errors.general(409, "The cluster file gives this certificate: change it there.")
