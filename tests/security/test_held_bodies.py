@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 from collections.abc import Callable, MutableMapping
 from functools import partial
-from typing import Any
+from typing import Any, cast
 
 from starlette.types import ASGIApp
 
 from nospoon.runtime.slices import Slices
 from nospoon.services.bmcs.redfish.messages.uris import ROOT
+from nospoon.services.netboot.http import create_app
+from nospoon.services.netboot.inventory import Inventoried
+from nospoon.services.netboot.peers import Peers
 from nospoon.testing.bench import bench
+from nospoon.testing.netboot import ToldAuthority
 from nospoon.testing.redfish_app import Redfish
 
 Event = MutableMapping[str, Any]
@@ -56,3 +61,22 @@ async def test_of_redfish_requests_a_few_go_on_in_each_turn_of_the_loop() -> Non
         place = f"{ROOT}/EventService/Actions/EventService.TestEventSubscription"
         answered = await turns_of(redfish.app, partial(redfish._scope, "POST", place, {}), b"{}")
         assert len(set(answered)) == MANY
+
+
+async def test_of_reports_to_the_boot_server_a_few_are_read_in_each_turn_of_the_loop() -> None:
+    """Who has no secret, too, sends 256 KiB of JSON, which are decoded first."""
+    clock = itertools.count()
+    app = create_app(
+        ToldAuthority(),
+        Peers(lambda _: None),
+        ready=lambda: True,
+        inventories=cast("Inventoried", object()),
+        now=lambda: float(next(clock)),  # no time is left in any turn
+    )
+    scope = {
+        "type": "http", "asgi": {"version": "3.0", "spec_version": "2.4"}, "method": "POST",
+        "path": "/lab/guess/inventory", "raw_path": b"/lab/guess/inventory", "root_path": "",
+        "query_string": b"", "headers": [], "scheme": "http", "server": ("172.31.0.1", 8069),
+        "client": ("172.31.0.20", 1), "http_version": "1.1",
+    }  # fmt: skip
+    assert len(set(await turns_of(app, partial(dict, scope), b"[]"))) == MANY

@@ -102,15 +102,26 @@ def create_app(
 
 
 def _in_turns(app: ASGIApp, now: Clock) -> ASGIApp:
-    """Of requests that come at once, some begin in each turn of the loop; sources take turns."""
+    """Of requests that come at once, and of the ends of their bodies, some are seen to in each turn
+    of the loop; sources take turns.
+    """
     slices = Slices(now=now)
 
     async def wrapped(scope: Scope, receive: Receive, send: Send) -> None:
         client = scope.get("client")
         work = slices.begin(source_key(client[0]) if client else scope.get(THROUGH))
-        if not work.share():
-            await work.rest()
-        await app(scope, receive, send)
+
+        async def turn() -> None:
+            if not work.share():
+                await work.rest()
+
+        async def received() -> Message:
+            message = await receive()
+            await turn()
+            return message
+
+        await turn()
+        await app(scope, received, send)
 
     return wrapped
 
