@@ -7,10 +7,13 @@ import itertools
 from collections.abc import Callable, MutableMapping
 from functools import partial
 from typing import Any, cast
+from uuid import UUID
 
 from starlette.types import ASGIApp
 
+from nospoon.protocols.agent.agent import Reply, fault
 from nospoon.runtime.slices import Slices
+from nospoon.services.agents.listeners import Commanded, _app
 from nospoon.services.bmcs.redfish.messages.uris import ROOT
 from nospoon.services.netboot.http import create_app
 from nospoon.services.netboot.inventory import Inventoried
@@ -80,3 +83,37 @@ async def test_of_reports_to_the_boot_server_a_few_are_read_in_each_turn_of_the_
         "client": ("172.31.0.20", 1), "http_version": "1.1",
     }  # fmt: skip
     assert len(set(await turns_of(app, partial(dict, scope), b"[]"))) == MANY
+
+
+class Told:
+    """Agents that refuse what they are told."""
+
+    def refusal(self, machine: UUID, *, token: str) -> None:
+        del machine, token
+
+    def owner(self, machine: UUID) -> int:
+        del machine
+        return 0
+
+    def held(self, machine: UUID) -> int:
+        del machine
+        return 0
+
+    def command(self, machine: UUID, body: object, *, token: str, size: int, values: int) -> Reply:
+        del machine, body, token, size, values
+        return fault(400, "no such command")
+
+
+async def test_of_commands_to_agents_a_few_are_read_in_each_turn_of_the_loop() -> None:
+    """Each of 64 KiB, as many as a client of a BMC likes whose API an agent told its token, takes
+    up to 20 ms.
+    """
+    app = _app(cast("Commanded", Told()), Slices(seconds=0.0))
+    path = f"/{UUID(int=7)}/v1/commands"
+    scope = {
+        "type": "http", "asgi": {"version": "3.0", "spec_version": "2.4"}, "method": "POST",
+        "path": path, "raw_path": path.encode(), "root_path": "", "query_string": b"",
+        "headers": [(b"content-length", b"2")], "scheme": "http", "server": ("172.31.0.1", 8069),
+        "client": ("172.31.0.20", 1), "http_version": "1.1",
+    }  # fmt: skip
+    assert len(set(await turns_of(app, partial(dict, scope), b"{}"))) == MANY

@@ -20,14 +20,16 @@ from starlette.applications import Starlette
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
-from starlette.types import Receive, Scope, Send
+from starlette.types import ASGIApp, Receive, Scope, Send
 
 from nospoon.errors import Busy, ProviderError
 from nospoon.model.agent import Agents
 from nospoon.protocols.agent.agent import AGENT_VERSION, Reply, fault
 from nospoon.runtime.json_depth import DEEPEST, is_too_deep
 from nospoon.runtime.limited_http import logged_in
+from nospoon.runtime.request_turns import in_turns
 from nospoon.runtime.serve import Contexts, HttpServer
+from nospoon.runtime.slices import Slices
 from nospoon.runtime.tasks import Tasks
 from nospoon.runtime.tls import self_signed
 from nospoon.services.agents.long_ones import LongOnes
@@ -82,7 +84,7 @@ class Listeners:
     """Opens them for their first agent."""
 
     def __init__(self, agents: Commanded, tasks: Tasks, *, idle: float = IDLE) -> None:
-        self._app, self._tasks, self._idle = _app(agents), tasks, idle
+        self._app, self._tasks, self._idle = _app(agents, Slices()), tasks, idle
         self._open: dict[Setting, Listener] = {}
         self._agents: defaultdict[Setting, Counter[int]] = defaultdict(Counter)
         """How many agents of each user are at each."""
@@ -140,7 +142,7 @@ def _setting(behaviour: Agents) -> Setting:
     return behaviour.address, behaviour.port, behaviour.tls
 
 
-async def _opened(app: Starlette, setting: Setting) -> Listener:
+async def _opened(app: ASGIApp, setting: Setting) -> Listener:
     address, port, tls = setting
     bound = _bound(address, port)
     host = f"[{address}]" if ":" in address else address
@@ -169,7 +171,7 @@ def _bound(address: str, port: int) -> socket.socket:
         ) from error
 
 
-def _app(agents: Commanded) -> Starlette:
+def _app(agents: Commanded, slices: Slices) -> ASGIApp:
     long_ones = LongOnes()
 
     def answer(machine: UUID, reply: Callable[[], Reply]) -> Response:
@@ -207,7 +209,7 @@ def _app(agents: Commanded) -> Starlette:
         del request
         return _response(Reply(200, {"version": AGENT_VERSION}))
 
-    return Starlette(
+    app = Starlette(
         routes=[
             Route("/{machine}/v1/commands", commands, methods=["GET", "POST"]),
             Route("/{machine}/v1/commands/", commands, methods=["GET", "POST"]),
@@ -215,6 +217,7 @@ def _app(agents: Commanded) -> Starlette:
             Route("/{machine}/v1/status", status),
         ]
     )
+    return in_turns(app, slices)
 
 
 def _commanded(agents: Commanded, machine: UUID, data: bytes | None, *, token: str) -> Reply:

@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Hashable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import replace
 from functools import partial
@@ -35,13 +35,13 @@ from starlette.routing import Route
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from nospoon.errors import NospoonError
-from nospoon.model.addresses import source_key
 from nospoon.model.boot import BOOT_URL, BootDevice
 from nospoon.probe.record import decode
 from nospoon.protocols.ipxe import grub, image, script
 from nospoon.protocols.ipxe.offer import Kernel, Offer
 from nospoon.runtime.clock import Clock, monotonic
 from nospoon.runtime.log_rate import RateLimitedLog
+from nospoon.runtime.request_turns import in_turns, source_of
 from nospoon.runtime.slices import Slices
 from nospoon.services.netboot.bodies import TOO_LARGE, body_of
 from nospoon.services.netboot.inventory import Inventoried, inventory_routes
@@ -85,7 +85,7 @@ def create_app(
     service = _Service(authority, peers, ready)
     of_labs = inventory_routes(inventories, ready) if inventories is not None else []
     of_labs += lab_routes(lab, ready) if lab is not None else []
-    return _in_turns(
+    return in_turns(
         _capitalized(
             Starlette(
                 routes=[
@@ -97,33 +97,14 @@ def create_app(
                 ]
             )
         ),
-        now,
+        Slices(now=now),
+        _turn_of,
     )
 
 
-def _in_turns(app: ASGIApp, now: Clock) -> ASGIApp:
-    """Of requests that come at once, and of the ends of their bodies, some are seen to in each turn
-    of the loop; sources take turns.
-    """
-    slices = Slices(now=now)
-
-    async def wrapped(scope: Scope, receive: Receive, send: Send) -> None:
-        client = scope.get("client")
-        work = slices.begin(source_key(client[0]) if client else scope.get(THROUGH))
-
-        async def turn() -> None:
-            if not work.share():
-                await work.rest()
-
-        async def received() -> Message:
-            message = await receive()
-            await turn()
-            return message
-
-        await turn()
-        await app(scope, received, send)
-
-    return wrapped
+def _turn_of(scope: Scope) -> Hashable:
+    """The source of a request, or the relay that it came through."""
+    return source_of(scope) or scope.get(THROUGH)
 
 
 def _capitalized(app: ASGIApp) -> ASGIApp:
