@@ -10,7 +10,8 @@ import time
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
+from uuid import UUID
 
 import pytest
 from structlog.testing import capture_logs
@@ -26,7 +27,12 @@ from nospoon.providers.simulated.media import LARGEST_MENU
 from nospoon.runtime.json_depth import DEEPEST
 from nospoon.runtime.log_rate import LINES
 from nospoon.runtime.reach import Reach
-from nospoon.services.agents.listeners import MAX_BODY, MAX_VALUES
+from nospoon.services.agents.listeners import (
+    MAX_BODY,
+    MAX_VALUES,
+    Commanded,
+    _commanded,
+)
 from nospoon.services.agents.service import MOST_SCRIPT, Running, origin
 from nospoon.store import clusters
 from nospoon.testing.downloads import LOOPBACK
@@ -144,6 +150,18 @@ async def sent(beat: dict[str, Any], token: str, head: str, body: bytes) -> int:
 
 def chunked(body: bytes) -> bytes:
     return b"%x\r\n%s\r\n0\r\n\r\n" % (len(body), body)
+
+
+@pytest.mark.parametrize(
+    "many",
+    [b'""' * (2 * MAX_VALUES + 2), b"]" * (MAX_VALUES + 1), b"}" * (MAX_VALUES + 1)],
+)
+def test_texts_and_ends_are_counted_before_a_command_is_looked_at(many: bytes) -> None:
+    """8 MiB of quotes, in no list, stopped all BMCs for two seconds."""
+    agents = cast("Commanded", None)  # which is told nothing
+    refused = _commanded(agents, UUID(int=7), b"[" * (DEEPEST + 1) + many, token=TOKEN)
+    assert refused.status == 400
+    assert "values" in json.dumps(refused.body)
 
 
 async def test_commands_are_bounded_and_strangers_have_none_read() -> None:

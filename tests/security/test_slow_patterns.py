@@ -70,6 +70,9 @@ def test_no_text_is_looked_at_again_and_again(module: str, call: str) -> None:
         (is_too_deep(b'{"a": "' + b"[" * 99 + b'"}'), False),
         (is_too_deep(b"[" * 33), True),
         (is_too_deep(b'["' + b"\\" + b'"' + b"[" * 40), False),
+        (is_too_deep(b'{"a": [' * 16 + b"[], {}, 0" + b"]}" * 16), True),
+        (is_too_deep(b'{"a": [' * 16 + b"0" + b"]}" * 16 + b" []" * 40), False),
+        (is_too_deep(b"[" + b"{}, []," * 5_000 + b"[" * 32 + b"]" * 33), True),
     ],
 )
 def test_what_they_are_to_find_is_found(found: Any, wanted: str) -> None:
