@@ -19,7 +19,8 @@ from nospoon.runtime.tasks import Tasks
 Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
 Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
 WEBSOCKET = {"type": "websocket", "path": "/v1/nodes/c/n/console", "query_string": b""}
-STREAM = {"type": "http", "path": "/v1/nodes/c/n/log", "query_string": b"", "method": "PUT"}
+STREAM = {"type": "http", "path": "/v1/files/x", "query_string": b"", "method": "PUT"}
+"""Of which the gate reads nothing."""
 
 
 @dataclass
