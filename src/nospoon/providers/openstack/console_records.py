@@ -18,7 +18,7 @@ from nospoon.providers.answers import text_of
 from nospoon.providers.openstack.api import Service
 from nospoon.providers.openstack.around import Around
 from nospoon.providers.openstack.looks import SOON
-from nospoon.providers.openstack.records import LONGEST_LOG, OVERLAP, Known
+from nospoon.providers.openstack.records import GAP, LONGEST_LOG, OVERLAP, Known
 from nospoon.providers.openstack.roster import Server
 from nospoon.providers.recorder import Recorder
 from nospoon.runtime import clock
@@ -144,4 +144,4 @@ def _end_of(record: Path) -> str:
 
 def _said(answer: Mapping[str, object]) -> str:
     """The end of a console log; its thread is a call's."""
-    return text_of(answer["output"])[-LONGEST_LOG:]
+    return text_of(answer["output"])[len(GAP) - LONGEST_LOG :]
