@@ -24,6 +24,10 @@ from nospoon.providers.openstack.connection import OpenStackConnection
 from nospoon.runtime.tasks import Tasks
 from nospoon.testing.cloud_connection import connected, fake_cloud
 
+pytestmark = [
+    pytest.mark.filterwarnings("ignore:Support for InfluxDB"),
+    pytest.mark.filterwarnings("ignore:The 'service_type' parameter"),
+]
 CLOUD = Host("cloud", OpenStack("mine", "http://keystone p", login="0" * 64))
 
 
