@@ -23,7 +23,7 @@ test-ironic-full: export NOSPOON_FULL_CYCLES = 1
 test-ironic-full: test-ironic  ## The same, with cleaning and inspection of every machine
 
 test-control-plane: export NOSPOON_CONTROL_PLANE = 1
-test-control-plane: ## The example of a control plane, in one container and in five, which `make test` has not
+test-control-plane: ## The example of a control plane, in one container and in five; not a part of `make test`
 	scripts/setup test
 	$(BIN)/python -m pytest tests/e2e/test_control_plane.py $(PYTEST_ARGS)
 
