@@ -13,7 +13,7 @@ from nospoon.clusterfile.hardware import DiskSection, HardwareSection
 from nospoon.clusterfile.labs import LabSection
 from nospoon.clusterfile.sections import Sections
 from nospoon.model.cloud_images import IN_CLOUD, cloud_name
-from nospoon.model.cluster import Firmware
+from nospoon.model.cluster import Firmware, Node
 from nospoon.model.images import KEPT, kept_in
 from nospoon.model.lab import Disks
 from nospoon.model.node_kind import NodeKind
@@ -84,8 +84,7 @@ def kinds(sections: Sections, expansion: Expansion) -> Iterator[Complaint]:
             found |= dict.fromkeys(_unsuitable(path, layer, kind))
     yield from found
     yield from _without_root(expansion)
-    yield from _kept_roots(expansion)
-    yield from _roots_in_clouds(expansion)
+    yield from _roots_of_others(expansion)
     for name, lab in sections.labs.items():
         for number, flavor_name in enumerate(lab.flavors):
             known = sections.flavors.get(flavor_name)
@@ -196,49 +195,40 @@ def _without_root(expansion: Expansion) -> Iterator[Complaint]:
             yield Complaint(("nodes", group), message, "Write `image: PATH` or `image: URL`")
 
 
-def _kept_roots(expansion: Expansion) -> Iterator[Complaint]:
-    """Disks that start from a snapshot; a group's once."""
+def _roots_of_others(expansion: Expansion) -> Iterator[Complaint]:
+    """Disks that start from a snapshot, or from an image of a cloud; a group's once."""
     seen: set[int] = set()
     for node, group in zip(expansion.nodes, expansion.groups, strict=True):
         for index, disk in enumerate(node.disks if group not in seen else ()):
-            if not disk.image.startswith(KEPT):
+            is_kept = disk.image.startswith(KEPT)
+            if not is_kept and not disk.image.startswith(IN_CLOUD):
                 continue
             seen.add(group)
-            hint = ""
-            if index or node.kind is not NodeKind.VM:
-                message = f"disk {index} of {node.name!r}: only roots of VMs start from a snapshot"
-            elif kept_in(disk.image) is None:
-                message = f"expected snapshot:CLUSTER/NAME, got {disk.image[:80]!r}"
+            against = _against_kept if is_kept else _against_cloud
+            if message := against(node, index, disk.image):
+                yield Complaint(("nodes", group), message)
             elif not disk.size:
-                message = f"the root of {node.name!r} needs a size, at least that which was kept"
+                least = "that which was kept" if is_kept else "that of its image"
+                message = f"the root of {node.name!r} needs a size, at least {least}"
                 hint = "Write `disks: [{image: …, size: 10GiB}]`"
-            else:
-                continue
-            yield Complaint(("nodes", group), message, hint)
+                yield Complaint(("nodes", group), message, hint)
 
 
-def _roots_in_clouds(expansion: Expansion) -> Iterator[Complaint]:
-    """Disks that start from an image of a cloud; a group's once."""
-    seen: set[int] = set()
-    for node, group in zip(expansion.nodes, expansion.groups, strict=True):
-        for index, disk in enumerate(node.disks if group not in seen else ()):
-            if not disk.image.startswith(IN_CLOUD):
-                continue
-            seen.add(group)
-            hint = ""
-            if index or node.kind is NodeKind.BAREMETAL:
-                message = (
-                    f"disk {index} of {node.name!r}: only roots of VMs and containers start from "
-                    "an image of a cloud"
-                )
-            elif not cloud_name(disk.image):
-                message = f"expected glance:NAME or glance:ID, got {disk.image!r}"
-            elif not disk.size:
-                message = f"the root of {node.name!r} needs a size, at least that of its image"
-                hint = "Write `disks: [{image: …, size: 10GiB}]`"
-            else:
-                continue
-            yield Complaint(("nodes", group), message, hint)
+def _against_kept(node: Node, index: int, image: str) -> str:
+    """What is wrong with a disk that starts from a snapshot."""
+    if index or node.kind is not NodeKind.VM:
+        return f"disk {index} of {node.name!r}: only roots of VMs start from a snapshot"
+    if kept_in(image) is None:
+        return f"expected snapshot:CLUSTER/NAME, got {image[:80]!r}"
+    return ""
+
+
+def _against_cloud(node: Node, index: int, image: str) -> str:
+    """What is wrong with one that starts from an image of a cloud."""
+    if index or node.kind is NodeKind.BAREMETAL:
+        which = "only roots of VMs and containers start from an image of a cloud"
+        return f"disk {index} of {node.name!r}: {which}"
+    return "" if cloud_name(image) else f"expected glance:NAME or glance:ID, got {image!r}"
 
 
 def schema_of(kind: NodeKind) -> dict[str, object]:
