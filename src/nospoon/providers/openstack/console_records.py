@@ -118,8 +118,9 @@ class ConsoleRecords:
         if known is None:
             record = self._recorder.path(machine)
             recorded = await asyncio.to_thread(_end_of, record) if record is not None else ""
-            known = self._known.setdefault(machine, Known())
-            known.recall(recorded, text)
+            new = Known()
+            new.recall(recorded, text)
+            known = self._known.setdefault(machine, new)  # another may have read it meanwhile
         if known.is_held:  # the reset began while this was asked for
             return
         known.is_over = not is_on
