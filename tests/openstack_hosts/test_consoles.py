@@ -21,6 +21,7 @@ from nospoon.errors import Gone, HostUnreachable, ProviderError
 from nospoon.model.machine import PowerCommand
 from nospoon.providers.openstack.connection import OpenStackConnection
 from nospoon.providers.openstack.consoles import LARGEST, PIECE
+from nospoon.providers.openstack.servers import ServerDriver
 from nospoon.runtime.reach import Reach
 from nospoon.runtime.tls import self_signed
 from nospoon.testing.cloud_connection import connected
@@ -88,6 +89,24 @@ async def test_a_daemon_that_starts_goes_on_where_the_record_ends(
             while b"root" not in record.read_bytes():  # noqa: ASYNC110  (a file)
                 await asyncio.sleep(0.01)
     assert record.read_bytes() == b"an earlier boot\nboot\nlogin: root"
+
+
+async def test_two_first_reads_at_once_are_on_record_once(
+    cloud: FakeCloud, connection: OpenStackConnection, tmp_path: Path
+) -> None:
+    driver, (id_,) = connection.machine_driver, cloud.servers
+    record = Path(driver.console_record(VM))
+    await driver.power(VM, PowerCommand.ON, PLAN)
+    record.parent.mkdir(parents=True, exist_ok=True)
+    record.write_bytes(b"boot\nlogin: ")
+    cloud.consoles[id_] = "boot\nlogin: root"
+    async with connected(cloud, tmp_path, open_seed=open_seed) as later:
+        machines = later.machine_driver
+        assert isinstance(machines, ServerDriver)
+        server = await machines._actions.must(VM)
+        await asyncio.gather(*(machines._consoles.read(server) for _ in range(5)))
+        await machines._consoles._recorder.flush()
+    assert record.read_bytes() == b"boot\nlogin: root"
 
 
 async def test_a_reset_begins_a_log_whatever_the_one_before_said(
