@@ -1,7 +1,8 @@
 """CPU that the BMC service takes for a request, by IPMI and Redfish, with 1, 200 and 10,000 BMCs.
 
 The server is a process of its own whose CPU clock is read; the client's work does not count.
-Beside it, in the same run: a bare UDP echo on the same socket code, and a bare Starlette route.
+Beside it, in the same run: a bare UDP echo on the same socket code, a fixed answer by aiohttp, and
+a bare Starlette route on our own listener.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from dataclasses import replace
 from multiprocessing.connection import Connection
 
 import structlog
+from aiohttp import web
 from starlette.applications import Starlette
 from starlette.requests import Request
 from starlette.responses import JSONResponse
@@ -166,6 +168,31 @@ def echo_cost() -> float:
         return cost(pid, REQUESTS, lambda _: line.ask(bytes(64)))
 
 
+def http_cost(serve: Serve, port: int) -> float:
+    with server(serve) as pid:
+        line = Http("127.0.0.1", port, "/")
+        return cost(pid, GETS, lambda _: line.get())
+
+
+def fixed_cost() -> float:
+    port = free_port(socket.SOCK_STREAM)
+
+    async def hello(request: web.Request) -> web.Response:
+        del request
+        return web.json_response({"hello": "world"})
+
+    async def serve() -> object:
+        app = web.Application()
+        app.router.add_get("/", hello)
+        runner = web.AppRunner(app, access_log=None)
+        await runner.setup()
+        site = web.TCPSite(runner, "127.0.0.1", port)
+        await site.start()
+        return site
+
+    return http_cost(serve, port)
+
+
 def route_cost() -> float:
     port = free_port(socket.SOCK_STREAM)
 
@@ -179,9 +206,7 @@ def route_cost() -> float:
         await http.start()
         return http
 
-    with server(serve) as pid:
-        line = Http("127.0.0.1", port, "/")
-        return cost(pid, GETS, lambda _: line.get())
+    return http_cost(serve, port)
 
 
 def pss(pid: int) -> float:
@@ -190,7 +215,7 @@ def pss(pid: int) -> float:
         return next(int(line.split()[1]) for line in file if line.startswith("Pss:")) / 1024
 
 
-def service_costs(count: int, echo: float, route: float) -> None:
+def service_costs(count: int, echo: float, fixed: float) -> None:
     ports = {
         "ipmi_port": free_port(socket.SOCK_DGRAM),
         "redfish_port": free_port(socket.SOCK_STREAM),
@@ -216,7 +241,7 @@ def service_costs(count: int, echo: float, route: float) -> None:
         show(count, "IPMI power status, whole session", session, echo, "UDP echo")
         http = redfish(served[-1])
         get = cost(pid, GETS, lambda _: http.get())
-        show(count, "Redfish GET of a System, basic auth", get, route, "bare route")
+        show(count, "Redfish GET of a System, basic auth", get, fixed, "aiohttp")
         print(f"{count:>6} BMCs: memory of the server, PSS {pss(pid):30.1f} MiB", flush=True)
 
 
@@ -227,10 +252,10 @@ def show(count: int, what: str, took: float, reference: float, of: str) -> None:
 
 def main() -> None:
     counts = [int(each) for each in sys.argv[1:]] or COUNTS
-    echo, route = echo_cost(), route_cost()
-    print(f"bare UDP echo {echo:.1f} us, bare Starlette route {route:.1f} us (CPU of the server)")
+    echo, fixed, route = echo_cost(), fixed_cost(), route_cost()
+    print(f"CPU of the server: UDP echo {echo:.1f}, aiohttp {fixed:.1f}, Starlette {route:.1f} us")
     for count in counts:
-        service_costs(count, echo, route)
+        service_costs(count, echo, fixed)
 
 
 if __name__ == "__main__":
