@@ -16,7 +16,7 @@ from openstack.connection import Connection
 from nospoon.model.cluster import Firmware
 from nospoon.probe.build import build, command_line
 from nospoon.testing import guests
-from nospoon.testing.cloud import OwnCloud
+from nospoon.testing.cloud import FULL, OwnCloud
 from nospoon.testing.disks import uefi_disk
 from nospoon.testing.ironic import until
 from nospoon.testing.rack import CACHE, Rack
@@ -46,7 +46,12 @@ def disk(firmware: Firmware, place: Path) -> bytes:
     return plain[:446] + ENTRY + plain[446 + len(ENTRY) :]
 
 
-@pytest.fixture(params=[Firmware.BIOS, Firmware.UEFI])
+needs_time = pytest.mark.skipif(
+    not FULL, reason="a server of others in UEFI takes minutes: make test-openstack-full"
+)
+
+
+@pytest.fixture(params=[Firmware.BIOS, pytest.param(Firmware.UEFI, marks=needs_time)])
 def server(
     request: pytest.FixtureRequest, member: Connection, tmp_path: Path
 ) -> Iterator[tuple[str, Firmware]]:
