@@ -12,6 +12,7 @@ import tempfile
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
+from itertools import count
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -23,7 +24,11 @@ from starlette.applications import Starlette
 from nospoon.control.content.fetch import Access
 from nospoon.errors import ProviderError
 from nospoon.runtime import clock, http
+from nospoon.runtime.handshakes import AsAsyncio, Handshakes
 from nospoon.runtime.http import request
+from nospoon.runtime.reach import ANYWHERE
+from nospoon.runtime.received import Received
+from nospoon.runtime.serve import Contexts
 from nospoon.runtime.tls import (
     LONGEST,
     SESSIONS,
@@ -220,6 +225,42 @@ async def test_servers_do_not_choose_costly_groups(tmp_path: Path) -> None:
     for verify in (False, True):
         ciphers = client_context(verify=verify).get_ciphers()
         assert {each["kea"] for each in ciphers} == {"kx-any", "kx-ecdhe"}
+
+
+async def test_handshakes_with_servers_take_turns(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A key of RSA with an exponent as long as itself takes ten milliseconds of each, and a server
+    may have dozens of connections get so far at one moment.
+    """
+    ticks, turn, steps = count(), 0, list[int]()
+    turns = Handshakes(now=lambda: float(next(ticks))), Received()
+    monkeypatch.setattr(http, "_shared", lambda: turns)
+    shake = AsAsyncio._do_handshake
+
+    def noted(self: object) -> None:
+        steps.append(turn)
+        shake(self)
+
+    monkeypatch.setattr(AsAsyncio, "_do_handshake", noted)
+    with socket.create_server(("127.0.0.1", 0), backlog=64) as listener:
+        host, port = listener.getsockname()
+        context = client_context(verify=False)
+        async with asyncio.TaskGroup() as group:
+            tasks = [
+                group.create_task(http.connected(host, port, context, ANYWHERE)) for _ in range(16)
+            ]
+            while len(steps) < len(tasks):
+                await asyncio.sleep(0)
+                turn += 1
+            for each in tasks:
+                each.cancel()
+    assert sorted(set(steps)) == sorted(steps)
+
+
+def test_no_side_asks_for_handshakes_again_and_again(tmp_path: Path) -> None:
+    """A server of TLS 1.2 has one done for nine bytes, after the first one, too."""
+    contexts = [client_context(verify=each) for each in (False, True)]
+    contexts.append(Contexts(*written(tmp_path, "own"))())
+    assert all(each.options & ssl.OP_NO_RENEGOTIATION for each in contexts)
 
 
 async def test_answers_are_looked_at_a_little_at_a_time(

@@ -5,18 +5,20 @@ from __future__ import annotations
 import asyncio
 import re
 import ssl
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from traceback import clear_frames
 from urllib.parse import urlsplit
+from weakref import WeakKeyDictionary
 
 import httptools
 
 from nospoon.errors import ProviderError
-from nospoon.runtime.handshakes import AsAsyncio
+from nospoon.runtime.handshakes import Handshakes, Tls
 from nospoon.runtime.reach import ANYWHERE, Reach, places_of
 from nospoon.runtime.reasons import reason
+from nospoon.runtime.received import Received
 from nospoon.runtime.tls import client_context
 
 Streams = tuple[asyncio.StreamReader, asyncio.StreamWriter]
@@ -106,18 +108,32 @@ async def connected(host: str, port: int, context: ssl.SSLContext | None, reach:
         try:
             if context is None:
                 return await asyncio.open_connection(place, port)
-            return await _secured(place, port, context, host)
+            return await _secured(place, port, context, host, reach.owner)
         except OSError as error:
             trouble = error
     raise trouble or OSError(f"{host} has no address")
 
 
-class _Tls(AsAsyncio):  # type: ignore[misc]  # a base without a type
-    """asyncio's own takes 256 KiB at a time. BMC clients choose servers, and those send what costs
-    more than it has bytes, as changes of keys do (RFC 8446 §4.6.3), on many connections at once.
+class _Tls(Tls):
+    """BMC clients choose servers, and those send what costs more than it has bytes, as changes of
+    keys do (RFC 8446 §4.6.3), on many connections at once. A key of RSA may have an exponent as
+    long as itself, by which each handshake takes ten milliseconds.
     """
 
     max_size = READ
+
+
+_SHARED: WeakKeyDictionary[asyncio.AbstractEventLoop, tuple[Handshakes, Received]] = (
+    WeakKeyDictionary()
+)
+"""Of all connections to servers that one loop has: they take turns."""
+
+
+def _shared() -> tuple[Handshakes, Received]:
+    loop = asyncio.get_running_loop()
+    if loop not in _SHARED:
+        _SHARED[loop] = Handshakes(), Received()
+    return _SHARED[loop]
 
 
 class _Kept(asyncio.StreamReaderProtocol):
@@ -130,13 +146,20 @@ class _Kept(asyncio.StreamReaderProtocol):
         self.transport = transport  # type: ignore[assignment]  # asyncio's type is too wide
 
 
-async def _secured(place: str, port: int, context: ssl.SSLContext, host: str) -> Streams:
-    """As `asyncio.open_connection` does it, but for what `_Tls` is about."""
+async def _secured(
+    place: str, port: int, context: ssl.SSLContext, host: str, owner: Hashable
+) -> Streams:
+    """As `asyncio.open_connection` does it, but for what `_Tls` is about. `owner`: whose turn it
+    is.
+    """
     loop = asyncio.get_running_loop()
     reader, shaken = asyncio.StreamReader(loop=loop), loop.create_future()
     protocol = _Kept(reader, loop=loop)
 
-    make = partial(_Tls, loop, protocol, context, shaken, server_side=False, server_hostname=host)
+    make = partial(
+        _Tls, *_shared(), owner, loop, protocol, context, shaken,
+        server_side=False, server_hostname=host,
+    )  # fmt: skip
     raw, _ = await loop.create_connection(make, place, port)
     try:
         await shaken
