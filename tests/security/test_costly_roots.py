@@ -1,20 +1,30 @@
 """Roots of containers that are costly to unpack: a megabyte of empty blocks took 0.2 s of the event
-loop, and a cluster file could name it 20,000 times.
+loop, and a cluster file could name it 20,000 times. What is packed well may be large, many files,
+or a long name.
 """
 
 from __future__ import annotations
 
 import hashlib
+import io
 import lzma
+import os
 import struct
+import subprocess
+import sys
+import tarfile
 import threading
 import zlib
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from tests.security.asked import OWNER, a_daemon
 
 from nospoon.control.content import images
+from nospoon.providers.docker.host import text_of
+from nospoon.providers.docker.program.roots import most_members
+from nospoon.providers.lxc.scripts import UNPACK
 
 NAMES = 12
 TEXT = "cluster: boxes\nhosts: {sim: simulated}\nnodes:\n" + "".join(
@@ -65,3 +75,72 @@ async def test_a_content_is_looked_at_once_and_beside_the_event_loop(
     assert b"is not a root file system" in answer.body
     assert len(threads) == 1
     assert threading.get_ident() not in threads
+
+
+INIT = tarfile.TarInfo("sbin/init")
+
+
+def packed(members: Iterator[tarfile.TarInfo] | list[tarfile.TarInfo]) -> bytes:
+    written = io.BytesIO()
+    with tarfile.open(fileobj=written, mode="w", format=tarfile.PAX_FORMAT) as archive:
+        for each in members:
+            archive.addfile(each, io.BytesIO(bytes(each.size)))
+    return written.getvalue()
+
+
+def said(argv: list[str], image: bytes, place: Path) -> str:
+    """What a program says at its end of an image that it does not take."""
+    path = place / "image"
+    path.write_bytes(image)
+    with path.open("rb") as file:
+        done = subprocess.run(
+            argv, stdin=file, capture_output=True, check=False, cwd=place, text=True
+        )
+    assert done.returncode != 0
+    return done.stderr
+
+
+def reading(*most: int) -> list[str]:
+    return [sys.executable, "-I", "-S", "-c", text_of("reading"), *map(str, most)]
+
+
+UNPACKING = ["unshare", "--user", "--map-root-user", "python3", "-I", "-S", "-c", UNPACK]
+
+
+@pytest.mark.parametrize("argv", [reading(1 << 30), UNPACKING], ids=["engine", "liblxc"])
+@pytest.mark.parametrize("long", ["name", "linkname"])
+def test_little_is_said_of_a_long_name(tmp_path: Path, argv: list[str], long: str) -> None:
+    """A hundred megabytes of one letter are some kilobytes of an image, and were an error of as
+    much, several at a time, in the daemon's memory.
+    """
+    odd = tarfile.TarInfo("link")
+    odd.type, odd.linkname, odd.uid = tarfile.SYMTYPE, "there", 70_000
+    setattr(odd, long, "a" * (4 << 20))
+    assert len(said(argv, packed([INIT, odd]), tmp_path)) < 2000
+
+
+def test_small_files_count_as_what_a_disk_has_of_them(tmp_path: Path) -> None:
+    """Two million of a byte, or as many directories, were two megabytes and took eight gigabytes,
+    of the last tenth of a disk, too.
+    """
+    files = [tarfile.TarInfo(f"f{number}") for number in range(300)]
+    for each in files:
+        each.size = 1
+    assert "more than 1 MiB" in said(reading(1 << 20), packed([INIT, *files]), tmp_path)
+    deep = [tarfile.TarInfo(f"{n}/" + "d/" * 40 + "f") for n in range(8)]
+    assert "more than 1 MiB" in said(reading(1 << 20), packed([INIT, *deep]), tmp_path)
+    assert "more than 0 MiB" in said(reading(0), packed([INIT]), tmp_path)
+    assert "more than 100 members" in said(reading(1 << 30, 100), packed([INIT, *files]), tmp_path)
+
+
+def test_images_leave_a_tenth_of_the_inodes_of_a_disk() -> None:
+    disk, most = os.statvfs("/"), 100_000
+
+    def with_free(free: int, of: int) -> os.statvfs_result:
+        fields = list(disk)
+        fields[5], fields[6], fields[7] = of, free, free  # f_files, f_ffree, f_favail
+        return os.statvfs_result(fields)
+
+    assert most_members(with_free(most, most)) == [45_000]
+    assert most_members(with_free(most // 10, most)) == [0]
+    assert most_members(with_free(0, 0)) == []

@@ -1,12 +1,12 @@
 """What reads an image on the host: of Python's standard library alone, without rights.
 
-    reading MOST <IMAGE >TAR
+    reading MOST [MEMBERS] <IMAGE >TAR
 
 An image is a packed root, or an archive of `docker save` or of an OCI image layout: the layers of
 its first image are put together. It writes a tar with what may be in a root: files, directories
 and links alone, of extended attributes capabilities alone (those of overlayfs would lead out of the
 root), and users that a container has. It ends with 1 and why where that is not the root of a system
-container, or is larger than MOST bytes.
+container, takes more than MOST bytes of a disk, or has more than MEMBERS files, if that is given.
 """
 
 from __future__ import annotations
@@ -23,6 +23,14 @@ from collections.abc import Iterator
 from typing import IO, Any
 
 MEMBERS = 2_000_000
+BLOCK = 4096
+"""Bytes of a disk that each file takes a multiple of, and another one for its inode and its name:
+two million files of a byte take 8 GB.
+"""
+LONGEST_PATH, SHOWN, SAID = 4096, 200, 1000
+"""Characters of a path (PATH_MAX of Linux), of one that is said, and of all that is: a header may
+have a name of a hundred megabytes, which packed has some kilobytes.
+"""
 OUTER = 1000
 """Members of an archive of layers; one that has none of its files among as many is a root."""
 TEXT = 4 << 20
@@ -38,15 +46,18 @@ WHITEOUT, OPAQUE = ".wh.", ".wh..wh..opq"
 
 
 class Merged:
-    """A root out of layers, read from the last one down. `most`: bytes that it may have."""
+    """A root out of layers, read from the last one down. `most`: bytes that it may take of a disk;
+    `members`: how many it may have.
+    """
 
-    def __init__(self, most: int) -> None:
-        self._most, self._size, self._count = most, 0, 0
+    def __init__(self, most: int, members: int = MEMBERS) -> None:
+        self._most, self._members, self._size, self._count = most, members, 0, 0
         self._clean = tarfile.open(  # noqa: SIM115  (what is not whole gets no end)
             fileobj=sys.stdout.buffer, mode="w|", format=tarfile.PAX_FORMAT
         )
         self._names: set[str] = set()
         self._covered: set[str] = set()
+        self._directories = {"/"}
         self.has_init = False
         self.name = "its begin"
 
@@ -58,8 +69,11 @@ class Merged:
         while (member := packed.next()) is not None:
             packed.members.clear()  # type: ignore[attr-defined]  # they are as many as it has
             self._clean.members.clear()  # type: ignore[attr-defined]
-            self._count_in(member)
+            self.name = member.name[:SHOWN]
+            if len(member.name) > LONGEST_PATH:
+                sys.exit(f"{self.name!r}: its path has more than {LONGEST_PATH} characters")
             path = posixpath.normpath(f"/{member.name}")
+            self._count_in(member, path)
             directory, base = posixpath.split(path)
             if base == OPAQUE:
                 covered.add(f"{directory}/")
@@ -73,16 +87,26 @@ class Merged:
         self._names |= names
         self._covered |= covered
 
-    def _count_in(self, member: tarfile.TarInfo) -> None:
-        self.name = member.name
-        self._count += 1
-        self._size += member.size
-        if self._count > MEMBERS:
-            sys.exit(f"it has more than {MEMBERS} members")
+    def _count_in(self, member: tarfile.TarInfo, path: str) -> None:
+        files = 1 + self._made_above(path)
+        if member.isdir():
+            self._directories.add(path)
+        self._count += files
+        self._size += files * BLOCK + -(-member.size // BLOCK) * BLOCK
+        if self._count > self._members:
+            sys.exit(f"it has more than {self._members} members")
         if self._size > self._most:
             sys.exit(f"it has more than {self._most >> 20} MiB: No space left on the host")
         if not 0 <= min(member.uid, member.gid) <= max(member.uid, member.gid) < IDS:
             sys.exit(f"{self.name!r}: its user is {member.uid}:{member.gid}, of {IDS}")
+
+    def _made_above(self, path: str) -> int:
+        """Directories above it that the image has not named, which an engine makes as well."""
+        made, above = 0, posixpath.dirname(path)
+        while above not in self._directories:
+            self._directories.add(above)
+            made, above = made + 1, posixpath.dirname(above)
+        return made
 
     def _is_covered(self, path: str) -> bool:
         if not self._covered and not self._names:
@@ -166,20 +190,20 @@ def sources() -> Iterator[tuple[IO[bytes], bool]]:
         yield sys.stdin.buffer, True
 
 
-def main(most: int) -> None:
+def main(most: int, members: int = MEMBERS) -> None:
     resource.setrlimit(resource.RLIMIT_AS, (MEMORY, MEMORY))
     resource.setrlimit(resource.RLIMIT_CPU, (SECONDS, SECONDS))
-    merged = Merged(most)
+    merged = Merged(most, min(members, MEMBERS))
     try:
         for layer, is_last in sources():
             merged.add(layer, is_last=is_last)
         if merged.has_init:
             merged.close()
     except (tarfile.TarError, OSError, ValueError, EOFError, MemoryError, OverflowError) as error:
-        sys.exit(f"{merged.name!r}: {error or type(error).__name__}")
+        sys.exit(f"{merged.name!r}: {str(error) or type(error).__name__}"[:SAID])
     if not merged.has_init:
         sys.exit("it has no /sbin/init: it is not the root of a system container")
 
 
 if __name__ == "__main__":
-    main(int(sys.argv[1]))
+    main(*map(int, sys.argv[1:]))

@@ -142,14 +142,14 @@ try:
             value = granted.encode("utf-8", "surrogateescape")
             os.setxattr(member.name, "security.capability", value, follow_symlinks=False)
 except Exception as error:
-    what = str(error) or type(error).__name__
-    sys.exit(f"{{member.name if member else 'its begin'!r}}: {{what}}")
+    what, where = str(error) or type(error).__name__, member.name[:200] if member else "its begin"
+    sys.exit(f"{{where!r}}: {{what}}"[:1000])
 if not os.path.lexists("sbin/init"):
     sys.exit("it has no /sbin/init: it is not the root of a system container")
 """
 """Python: unpacks standard input, a tar, into the working directory, which becomes its root.
 Devices and FIFOs are left out: a container gets its /dev by liblxc. Of extended attributes,
-capabilities are set.
+capabilities are set. Little is said of a name: one may have a hundred megabytes.
 """
 
 START = """

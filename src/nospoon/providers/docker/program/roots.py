@@ -74,9 +74,10 @@ def import_image(engine: Engine, name: str, root: str, path: str, place: str, re
     engine keeps images, for which Podman needs half a second to say.
     """
     remove_image(engine, name)
-    most = str(most_of_image(os.statvfs(place)))
+    disk = os.statvfs(place)
+    most = [str(most_of_image(disk)), *map(str, most_members(disk))]
     reader = subprocess.Popen(
-        ["python3", "-I", "-S", "-c", reading, most],
+        ["python3", "-I", "-S", "-c", reading, *most],
         stdin=sys.stdin.buffer,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
@@ -124,6 +125,15 @@ def most_of_image(space: os.statvfs_result) -> int:
 
 
 def remove_image(engine: Engine, name: str) -> None:
+def most_members(space: os.statvfs_result) -> list[int]:
+    """Files that it may have: of the disk's inodes the same part. [] where that has no number of
+    them, as Btrfs.
+    """
+    if not space.f_files:
+        return []
+    return [max(0, space.f_favail - space.f_files // KEPT_FREE) // 2]
+
+
     try:
         engine.call("DELETE", f"/images/{name}")
     except EngineError as error:
