@@ -24,6 +24,8 @@ from tests.security.asked import OWNER, a_daemon
 from nospoon.control.content import images
 from nospoon.providers.docker.host import text_of
 from nospoon.providers.docker.program.roots import most_members
+from nospoon.providers.docker.program.shown import LARGEST, keep_own
+from nospoon.providers.docker.program.wire import EngineError
 from nospoon.providers.lxc.scripts import UNPACK
 
 NAMES = 12
@@ -144,3 +146,19 @@ def test_images_leave_a_tenth_of_the_inodes_of_a_disk() -> None:
     assert most_members(with_free(most, most)) == [45_000]
     assert most_members(with_free(most // 10, most)) == [0]
     assert most_members(with_free(0, 0)) == []
+
+
+def test_a_large_file_of_names_is_not_copied_for_each_container(tmp_path: Path) -> None:
+    """A member's image of some kilobytes had one of gigabytes, and each of its containers a copy,
+    beside what images leave free.
+    """
+    image, written = tmp_path / "image", tmp_path / "diff"
+    (image / "etc").mkdir(parents=True)
+    written.mkdir()
+    (image / "etc/hosts").write_bytes(b"127.0.0.1 own\n")
+    keep_own([image], written, ["/etc/hosts"])
+    assert (written / "etc/hosts").read_bytes() == b"127.0.0.1 own\n"
+    os.truncate(image / "etc/hosts", LARGEST + 1)
+    with pytest.raises(EngineError, match="/etc/hosts has more than 1 MiB"):
+        keep_own([image], written, ["/etc/hosts"])
+    assert (written / "etc/hosts").stat().st_size == 14

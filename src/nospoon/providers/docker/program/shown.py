@@ -14,6 +14,10 @@ from pathlib import Path, PurePosixPath
 from nospoon.providers.docker.program.wire import EngineError
 
 NEWUSER, NEWNS, DETACH = 0x10000000, 0x00020000, 2
+LARGEST = 1 << 20
+"""Bytes of a file of names that is copied: of an image of some kilobytes it may have as many as the
+image may take, once for each of its containers, beside what the engine keeps free.
+"""
 
 
 def unmount(pid: int, places: Sequence[str]) -> None:
@@ -52,6 +56,8 @@ def keep_own(image: Sequence[Path], written: Path, places: Sequence[str]) -> Non
             for own in (layer / place for layer in image):
                 if own.parent.is_symlink() or not (own.is_symlink() or own.is_file()):
                     continue
+                if own.lstat().st_size > LARGEST:
+                    raise EngineError(f"its image's {each} has more than {LARGEST >> 20} MiB")
                 for path in (own.parent, own):
                     _copy(path, written / path.relative_to(own.parent.parent))
                 break
