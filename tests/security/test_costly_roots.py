@@ -23,6 +23,7 @@ from tests.security.asked import OWNER, a_daemon
 
 from nospoon.control.content import images
 from nospoon.providers.docker.host import text_of
+from nospoon.providers.docker.program import space
 from nospoon.providers.docker.program.roots import most_members
 from nospoon.providers.docker.program.shown import LARGEST, keep_own
 from nospoon.providers.docker.program.wire import EngineError
@@ -162,3 +163,31 @@ def test_a_large_file_of_names_is_not_copied_for_each_container(tmp_path: Path) 
     with pytest.raises(EngineError, match="/etc/hosts has more than 1 MiB"):
         keep_own([image], written, ["/etc/hosts"])
     assert (written / "etc/hosts").stat().st_size == 14
+
+
+def test_images_that_are_read_at_one_moment_leave_a_tenth_of_a_disk(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each took half of what was free when it began: of three at a time nothing was left."""
+    disk, free = os.statvfs("/"), [1 << 18]
+
+    def with_free(_: str) -> os.statvfs_result:
+        fields = list(disk)
+        fields[1:5], fields[5] = [4096, 1 << 18, free[0], free[0]], 0  # f_frsize to f_bavail
+        return os.statvfs_result(fields)
+
+    monkeypatch.setattr(os, "statvfs", with_free)
+    quarter = 1 << 28
+    with subprocess.Popen(["sleep", "600"]) as other:
+        with space.importing(tmp_path, "/") as under_way:
+            under_way.add(quarter)
+            free[0] -= quarter // 4096
+            theirs = tmp_path / ".importing" / str(other.pid)
+            theirs.write_text(str(quarter))
+            under_way.add(1)
+            with pytest.raises(EngineError, match="leave a tenth of its disk free"):
+                under_way.add(quarter)
+        other.kill()
+    with space.importing(tmp_path, "/") as under_way:  # the other one has ended
+        under_way.add(quarter)
+    assert not list(tmp_path.iterdir())

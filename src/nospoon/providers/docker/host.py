@@ -19,8 +19,8 @@ from nospoon.runtime.runner import Runner
 
 PACKAGE = "nospoon.providers.docker"
 MODULES = (
-    "wire", "processes", "confinement", "engines", "shown", "podman", "waiting", "roots", "moby",
-    "nics", "reboots", "record", "running", "main",
+    "wire", "processes", "confinement", "engines", "shown", "podman", "waiting", "space", "roots",
+    "moby", "nics", "reboots", "record", "running", "main",
 )  # fmt: skip
 """Of the program, each after those that it imports."""
 LOAD = """

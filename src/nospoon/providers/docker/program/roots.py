@@ -19,13 +19,12 @@ from urllib.parse import urlencode
 from nospoon.providers.docker.program import shown
 from nospoon.providers.docker.program.engines import Container, Engine
 from nospoon.providers.docker.program.processes import run
+from nospoon.providers.docker.program.space import KEPT_FREE, importing
 from nospoon.providers.docker.program.wire import PIECE, EngineError
 
 LABEL = "nospoon.root"
 """Of a container and an image: the directory of pools in which their records are."""
 DOCKER, LIBPOD = "/v1.40", "/v4.0.0/libpod"
-KEPT_FREE = 10
-"""The part of a disk that images leave free is one of so many."""
 THERE = 17
 """Status where a name is another's (EEXIST)."""
 BUSY = (0.0, 0.5, 2.0)
@@ -95,6 +94,7 @@ def import_image(engine: Engine, name: str, root: str, path: str, place: str, re
 
     def pieces() -> Iterator[bytes]:
         while piece := stdout.read(PIECE):
+            under_way.add(len(piece))
             yield piece
         listening.join()
         if reader.wait() != 0:
@@ -104,7 +104,8 @@ def import_image(engine: Engine, name: str, root: str, path: str, place: str, re
     changes = [*engine.changes, f"LABEL {LABEL}={root}", f"LABEL {LABEL}.path={path}"]
     query = [*engine.import_query(name), *(("changes", each) for each in changes)]
     try:
-        answer = engine.call("POST", f"{engine.imports}?{urlencode(query)}", stream=pieces())
+        with importing(Path(root), place) as under_way:
+            answer = engine.call("POST", f"{engine.imports}?{urlencode(query)}", stream=pieces())
     finally:
         reader.kill()
         reader.wait()
@@ -124,7 +125,6 @@ def most_of_image(space: os.statvfs_result) -> int:
     return max(0, space.f_bavail - space.f_blocks // KEPT_FREE) * space.f_frsize // 2
 
 
-def remove_image(engine: Engine, name: str) -> None:
 def most_members(space: os.statvfs_result) -> list[int]:
     """Files that it may have: of the disk's inodes the same part. [] where that has no number of
     them, as Btrfs.
@@ -134,6 +134,7 @@ def most_members(space: os.statvfs_result) -> list[int]:
     return [max(0, space.f_favail - space.f_files // KEPT_FREE) // 2]
 
 
+def remove_image(engine: Engine, name: str) -> None:
     try:
         engine.call("DELETE", f"/images/{name}")
     except EngineError as error:
