@@ -5,6 +5,7 @@ Podman is half a second of one.
 from __future__ import annotations
 
 import signal
+import subprocess
 import time
 from pathlib import Path
 from socket import socket
@@ -17,6 +18,7 @@ from nospoon.providers.docker.program.podman import Podman
 from nospoon.providers.docker.program.reboots import PAUSES, RUNS, Reboots
 from nospoon.providers.docker.program.running import REBOOTED
 from nospoon.providers.docker.program.wire import EngineError
+from nospoon.providers.lxc.config import PAUSED
 
 
 def test_reboots_that_come_early_wait_longer_and_longer() -> None:
@@ -65,3 +67,22 @@ def test_a_keeper_waits_before_it_starts_a_guest_again(
     }  # fmt: skip
     running.keep(Podman("/nowhere"), tmp_path, given, Closed())
     assert waited == [0.0, 0.0, 1.0, 2.0, 4.0]
+
+
+def test_liblxc_waits_before_it_starts_a_guest_again(tmp_path: Path) -> None:
+    """A hook is called for each start. Its pauses are written down, in place of sleep(1)."""
+    sleep, place = tmp_path / "sleep", tmp_path / "reboots"
+    sleep.write_text(f'#!/bin/sh\necho "$1" >>{tmp_path}/slept\n')
+    sleep.chmod(0o755)
+    env = {"PATH": f"{tmp_path}:/usr/bin:/bin"}
+
+    def start() -> list[str]:
+        argv = ["sh", "-c", PAUSED, str(place), "box", "lxc", "pre-start"]
+        subprocess.run(argv, env=env, check=True)
+        slept = tmp_path / "slept"
+        return slept.read_text().split() if slept.exists() else []
+
+    assert [start() for _ in range(6)][2:] == [[], ["1"], ["1", "2"], ["1", "2", "2"]]
+    place.write_text("5 -100\n")
+    assert start() == ["1", "2", "2"]
+    assert place.read_text().startswith("0 ")

@@ -158,7 +158,7 @@ pool=$(dirname "$directory") name=$(basename "$directory")
 [ -e "$volume" ] || { echo "its root $volume is gone" >&2; exit 1; }
 mkdir -p -m 700 "$records"
 cp "$directory/machine.json" "$directory/live.json"
-rm -f "$directory/pid" "$directory/log"
+rm -f "$directory/pid" "$directory/log" "$directory/reboots"
 mkdir -p -m 700 "$directory/said"
 blocks=$(dumpe2fs -h "$volume" 2>/dev/null |
   awk -F: '/^Block (count|size):/ {value = value ? value * $2 : $2} END {printf "%.0f", value}')
