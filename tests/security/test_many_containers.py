@@ -13,16 +13,22 @@ from uuid import UUID
 
 import pytest
 
-from nospoon.errors import ProviderError
+from nospoon.errors import NotOurs, ProviderError
 from nospoon.model.boot import BootMethod
 from nospoon.model.cluster import Arch, Firmware
 from nospoon.model.node_kind import NodeKind
+from nospoon.model.resources.keys import Key, Kind
 from nospoon.model.resources.machines import Machine
+from nospoon.model.resources.resource import Resource
 from nospoon.model.resources.storage import Pool, Volume
 from nospoon.model.resources.tags import OwnerTag
+from nospoon.plan.identity import pool_name
+from nospoon.providers.base import no_seeds
 from nospoon.providers.containers import host
+from nospoon.providers.containers.machines import MachineDriver
 from nospoon.providers.containers.records import Seen, parse, record
 from nospoon.providers.lxc.host import LxcHost
+from nospoon.providers.lxc.runtime import LxcRuntime
 from nospoon.runtime.process import Finished
 from nospoon.runtime.runner import LocalRunner
 
@@ -133,3 +139,28 @@ def test_a_record_at_an_odd_place_is_found_there() -> None:
     text = record("n", TAG, machine(0)).decode()
     seen = parse(f"record a//b/machine.json {text}\nrecord /machine.json {text}\n")
     assert all(f"{place}/machine.json" in seen.records for place in seen.machines.values())
+
+
+async def test_a_container_is_not_called_as_another_users(tmp_path: Path) -> None:
+    """By its name alone liblxc calls its control groups: at its start, the processes of the other
+    one were killed. Names have the beginning of an id, which a file may choose.
+    """
+    theirs = OwnerTag("kit", UUID("c0ffee00-0000-4000-8000-000000000000"), name="ci", uid=1)
+    mine = OwnerTag("kit", UUID("20261201-0000-4000-8000-000000000000"), name="ci-c0ffee00", uid=2)
+    for tag in (theirs, mine):
+        pool = tmp_path / pool_name(tag.cluster, tag.name)
+        pool.mkdir()
+        (pool / "pool.json").write_bytes(record(pool.name, tag, Pool(str(pool))))
+    there = LxcHost("h", LocalRunner(), str(tmp_path), (0, 0))
+    driver = MachineDriver(
+        LxcRuntime(there, str(tmp_path)), "kit", records=str(tmp_path), open_seed=no_seeds
+    )
+    other = Resource(Key(Kind.MACHINE, "h", "20261201-a"), machine(1))
+    await driver.create(other, theirs)
+    own = Resource(Key(Kind.MACHINE, "h", "a"), machine(2))
+    with pytest.raises(NotOurs, match="a container ci-c0ffee00-20261201-a is at another pool"):
+        await driver.create(own, mine)
+    await driver.create(other, theirs)
+    await driver.create(Resource(Key(Kind.MACHINE, "h", "b"), machine(2)), mine)
+    assert len((await there.look()).machines) == 2
+    await driver.close()

@@ -112,6 +112,8 @@ class MachineDriver(Owned):
             raise self.refuse(f"a container {PurePosixPath(directory).name}", directory)
         if before is not None and not self.same_owner(before, tag):
             raise self.refuse(f"a container {PurePosixPath(directory).name}", directory)
+        if before is None and _is_named(seen, self.host.relative(directory)):
+            raise self.refuse(f"a container {PurePosixPath(directory).name}", "another pool")
         async with self._locks[machine.uuid]:
             place = PurePosixPath(directory)
             work = directory if before is not None else f"{place.parent}/.making-{place.name}"
@@ -323,6 +325,16 @@ class MachineDriver(Owned):
 
     async def close(self) -> None:
         await self._tasks.close()
+
+
+def _is_named(seen: Seen, path: str) -> bool:
+    """Whether a container of another pool has its name. By that alone liblxc names control groups,
+    and what is left in one is killed at a start. A cluster `ci-c0ffee00` with an id of 20261201 has
+    a node `a` called as the node `20261201-a` of a cluster `ci` with an id of c0ffee00.
+    """
+    pool, name = PurePosixPath(path).parts
+    there = (PurePosixPath(each).parts for each in seen.machines.values())
+    return any(each[-1] == name and each[0] != pool for each in there)
 
 
 def _with_last_init(before: Running | None, now: Running | None) -> Running | None:
