@@ -14,7 +14,7 @@ from nospoon.model.cluster import Host
 from nospoon.model.resources.keys import Key, Kind
 from nospoon.model.resources.machines import Machine
 from nospoon.model.resources.resource import Resource
-from nospoon.plan.addresses.macs import against_macs
+from nospoon.plan.addresses.macs import against_macs, against_port_names
 from nospoon.testing.probed import MACHINE
 from nospoon.testing.rack import private_rack
 
@@ -100,6 +100,36 @@ def test_a_plan_refuses_a_mac_that_another_cluster_has() -> None:
     assert told.endswith(
         "If it is the same machine, take it out of that cluster; else change one in its definition."
     )
+
+
+def test_a_plan_refuses_ports_that_have_the_names_of_another_clusters() -> None:
+    """They have 40 bits of a digest of the id, which a file may choose. A container that is plugged
+    in removes the link of its port's name first: it was a machine's of another user, which lost
+    its network, and did not start any more.
+    """
+    fleet = Fleet(cast("Hosts", NoHosts()), authority(), lambda _: None)
+    mine, theirs = uuid4(), uuid4()
+
+    def with_port(name: str) -> Machine:
+        made = machine("02:00:00:00:00:01")
+        return replace(made, nics=(replace(made.nics[0], port=name),))
+
+    has = with_port("nsaaaaaaaaaa-0")
+    fleet.put(Member(1000, "theirs", theirs, "n", Host("here"), has))
+    assert fleet.has_ports("nsaaaaaaaaaa", but=theirs) is None
+    assert fleet.has_ports("nsbbbbbbbbbb", but=mine) is None
+    found = fleet.has_ports("nsaaaaaaaaaa", but=mine)
+    assert found is not None
+    assert found.cluster == "theirs"
+    wanted = Resource(Key(Kind.MACHINE, "here", "m"), with_port("nsaaaaaaaaaa-3"), node="m")
+    (told,) = against_port_names([wanted], lambda _: "another cluster")
+    assert told == (
+        "node m: another cluster has a node with ports of the same names, nsaaaaaaaaaa-…. Choose "
+        "another `id:`, or drop it, or rename the node."
+    )
+    assert not list(against_port_names([wanted], lambda _: ""))
+    fleet.put(Member(1000, "theirs", theirs, "n", Host("here"), replace(has, nics=())))
+    assert fleet.has_ports("nsaaaaaaaaaa", but=mine) is None
 
 
 def test_the_daemon_refuses_the_second_cluster_with_a_mac() -> None:

@@ -18,6 +18,7 @@ from nospoon.model.cluster import Host
 from nospoon.model.names import natural
 from nospoon.model.principal import OwnerId
 from nospoon.model.resources.machines import Machine
+from nospoon.plan.addresses.macs import ports_of
 from nospoon.plan.identity import pool_name
 from nospoon.runtime.paced import paced
 from nospoon.services.netboot.ports import ServedProfile
@@ -86,6 +87,8 @@ class Fleet:
         """Bridge -> owners of what is plugged into it, with how many NICs."""
         self._bridges = defaultdict[UUID, Counter[str]](Counter)
         """Cluster -> bridges that its nodes are plugged into, with how many NICs."""
+        self._ports = defaultdict[str, Counter[UUID]](Counter)
+        """How names of ports begin -> clusters with nodes that have such, with how many."""
         self._pools = defaultdict[UUID, Counter[str]](Counter)
         """Cluster -> pools that its nodes have their disks in, with how many nodes."""
         self._owners = dict[UUID, OwnerId]()
@@ -108,6 +111,8 @@ class Fleet:
         for bridge in _bridges(member):
             self._plugged[bridge][member.owner] += 1
             self._bridges[member.cluster_id][bridge] += 1
+        if ports := ports_of(member.machine):
+            self._ports[ports][member.cluster_id] += 1
         for name in (member.node, member.path):
             self._named[member.owner][name].add(member.uuid)
         if reached:
@@ -150,6 +155,8 @@ class Fleet:
         for bridge in _bridges(known):
             _less(self._plugged, bridge, known.owner)
             _less(self._bridges, known.cluster_id, bridge)
+        if ports := ports_of(known.machine):
+            _less(self._ports, ports, known.cluster_id)
 
     def _unplace(self, uuid: UUID) -> None:
         known = self._members.get(uuid)
@@ -192,6 +199,13 @@ class Fleet:
         """A node of another cluster than this one with a NIC of this MAC."""
         found = (self._members.get(uuid) for uuid in self._authority.holders(mac))
         return next((each for each in found if each and each.cluster_id != but), None)
+
+    def has_ports(self, ports: str, *, but: UUID) -> Member | None:
+        """A node of another cluster than this one with ports whose names begin so."""
+        if self._ports.get(ports, {}).keys() <= {but}:
+            return None
+        others = (each for each in self._members.values() if each.cluster_id != but)
+        return next((each for each in others if ports_of(each.machine) == ports), None)
 
     def bridges(self, *, but: UUID) -> frozenset[str]:
         """Those into which nodes of other clusters than this one are plugged."""

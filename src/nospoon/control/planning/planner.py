@@ -52,7 +52,7 @@ from nospoon.model.resources.resource import Resource
 from nospoon.model.rest.plans import Remembered
 from nospoon.plan.addresses.allocate import Allocations
 from nospoon.plan.addresses.found import completed
-from nospoon.plan.addresses.macs import against_macs
+from nospoon.plan.addresses.macs import against_macs, against_port_names
 from nospoon.plan.addresses.numbers import in_order
 from nospoon.plan.addresses.ports import (
     against_boot_servers,
@@ -245,6 +245,7 @@ class Planner:
                     *against_sharing(redfish, beside.foreign),
                     *against_many(wanted, beside.neighbours, beside.elsewhere, most),
                     *against_macs(made, partial(self._holder, seen.id, seen.owner)),
+                    *against_port_names(made, partial(self._port_holder, seen.id, seen.owner)),
                 ],
             )
         )
@@ -392,6 +393,10 @@ class Planner:
     def _holder(self, cluster_id: UUID, owner: OwnerId, mac: str) -> str:
         """Which other cluster has this MAC; that of another user is not named."""
         return called(self._fleet.has_mac(mac, but=cluster_id), owner)
+
+    def _port_holder(self, cluster_id: UUID, owner: OwnerId, ports: str) -> str:
+        """The same of how names of ports begin."""
+        return called(self._fleet.has_ports(ports, but=cluster_id), owner)
 
     def pool_root_of(self, host: Host) -> str:
         """The directory on a host in which pools are made."""

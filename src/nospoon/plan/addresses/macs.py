@@ -1,4 +1,6 @@
-"""MAC addresses that two machines have: each would boot as either of them."""
+"""MAC addresses that two machines have: each would boot as either of them. Names of their ports,
+too: who plugs in takes out what has that name.
+"""
 
 from __future__ import annotations
 
@@ -14,6 +16,27 @@ MADE = "Give this one another `mac`, or none: then it gets one of its own."
 ADOPTED = (
     "If it is the same machine, take it out of that cluster; else change one in its definition."
 )
+
+
+def ports_of(machine: Machine) -> str:
+    """How the names of its ports begin (`identity.port_name`), "" where nospoon gave it none."""
+    if machine.adopted:
+        return ""
+    return next((nic.port.rpartition("-")[0] for nic in machine.nics if nic.port), "")
+
+
+def against_port_names(desired: Iterable[Resource], holder: Holder) -> Iterator[str]:
+    """Why machines cannot have their ports. `holder`: by how names of ports begin. They have 40
+    bits of the node's UUID, and so of the id that a file may choose: who wants to take another
+    user's node off its network finds an id that gives its name.
+    """
+    for each in desired:
+        ports = ports_of(each.shape) if isinstance(each.shape, Machine) else ""
+        if ports and (other := holder(ports)):
+            yield (
+                f"node {each.node or each.key.name}: {other} has a node with ports of the same "
+                f"names, {ports}-…. Choose another `id:`, or drop it, or rename the node."
+            )
 
 
 def against_macs(desired: Iterable[Resource], holder: Holder) -> Iterator[str]:
