@@ -15,7 +15,9 @@ def mirror_of(there: Path, records: Records, machine: UUID) -> Mirror:
         LocalRunner(),
         PurePosixPath(there),
         records,
-        machines=lambda: [machine],
+        host="there",
+        home=lambda each: "there" if each == machine else None,
+        lives=lambda: True,
         busy=lambda: True,
     )
 

@@ -30,9 +30,9 @@ from nospoon.providers.libvirt.tunnels import Tunnels
 from nospoon.providers.printed import LONGEST, LONGEST_LINES, MOST_ROWS, lines_of, rows_of
 from nospoon.runtime import process, runner
 from nospoon.runtime.process import MOST_SAID, Finished
-from nospoon.runtime.runner import Runner, SshRunner
-from nospoon.services.consoles.mirror import Mirror
-from nospoon.services.consoles.records import Records
+from nospoon.runtime.runner import LocalRunner, Runner, SshRunner
+from nospoon.services.consoles.mirror import CHUNK, Mirror
+from nospoon.services.consoles.records import MOST, Records
 from nospoon.services.netboot.copies import GONE, MANIFEST, record_in
 from nospoon.services.netboot.ports import BootAnswer, BootAuthority, ServedProfile
 from nospoon.services.netboot.remote import Place, RemoteNetbootDriver
@@ -97,11 +97,99 @@ async def test_console_records_are_copied_on_after_odd_answers(tmp_path: Path, s
         cast("Runner", Odd(said.format(uuid=machine))),
         PurePosixPath("/there"),
         records,
-        machines=lambda: [machine],
+        host="rack",
+        home=lambda _: "rack",
+        lives=lambda: True,
         busy=lambda: False,
     )
     await mirror.look()
     assert records.size(machine) == 0
+
+
+async def test_a_host_writes_no_record_of_a_machine_that_is_on_another_host(tmp_path: Path) -> None:
+    """Whatever it listed was added, also to the log of a machine of this one, which went on from
+    there, and lost its beginning for what was too much.
+    """
+    there, records = tmp_path / "there", Records(tmp_path / "here")
+    there.mkdir()
+    mine, theirs = uuid4(), uuid4()
+    lives = {mine: "rack", theirs: ""}
+
+    def mirror_of(host: str) -> Mirror:
+        return Mirror(
+            LocalRunner(),
+            PurePosixPath(there),
+            records,
+            host=host,
+            home=lives.get,
+            lives=lambda: True,
+            busy=lambda: False,
+        )
+
+    for each in (mine, theirs):
+        records.keep(each, group="0/c", node="n")
+        (there / f"{each}.log").write_bytes(b"forged")
+    records.append(theirs, b"said")
+    await mirror_of("rack").pull()
+    assert records.tail(theirs, 100) == b"said"
+    assert records.tail(mine, 100) == b"forged"
+    lives.clear()  # both are gone
+    with (there / f"{mine}.log").open("ab") as file:
+        file.write(b", its end")
+    await mirror_of("another rack").pull()
+    assert records.tail(mine, 100) == b"forged"
+    await mirror_of("rack").pull()
+    assert records.tail(theirs, 100) == b"said"
+    assert records.tail(mine, 100) == b"forged, its end"
+    assert [each.name for each in there.iterdir()] == [f"{theirs}.log"]
+
+
+async def test_of_a_machine_that_lived_for_a_moment_the_record_is_copied(tmp_path: Path) -> None:
+    there, records, machine = tmp_path / "there", Records(tmp_path / "here"), uuid4()
+    there.mkdir()
+    records.keep(machine, group="0/c", node="n")
+    (there / f"{machine}.log").write_bytes(b"said")
+    mirror = Mirror(
+        LocalRunner(), PurePosixPath(there), records, host="rack", home=lambda _: None,
+        lives=lambda: True, busy=lambda: False,
+    )  # fmt: skip
+    await mirror.pull()
+    assert records.tail(machine, 100) == b"said"
+    assert not list(there.iterdir())
+
+
+@pytest.mark.parametrize("said", ["{uuid}.log 1 1\n" * 400_000, " " * (32 << 20)])
+async def test_a_long_list_of_records_is_not_taken_apart(tmp_path: Path, said: str) -> None:
+    """64 MiB of them held up everything for seconds, in the event loop, each second."""
+    runner, records, machine = Odd(said.format(uuid=uuid4())), Records(tmp_path), uuid4()
+    mirror = Mirror(
+        cast("Runner", runner), PurePosixPath("/there"), records, host="rack",
+        home=lambda _: "rack", lives=lambda: True, busy=lambda: False,
+    )  # fmt: skip
+    with pytest.raises(ProviderError, match="printed what is not expected"):
+        await mirror.pull()
+    runner.said = "".join(f"{UUID(int=n)}.log 1 1\n" for n in range(20_000))
+    records.keep(machine, group="0/c", node="n")
+    assert await turns_of(mirror.pull()) > 1
+
+
+async def test_a_record_that_is_said_to_be_endless_has_an_end(tmp_path: Path) -> None:
+    """It was copied on and on, and whoever waited for that waited for ever."""
+    records, machine = Records(tmp_path / "here"), uuid4()
+    records.keep(machine, group="0/c", node="n")
+    piece = b64encode(b"x" * CHUNK).decode()
+
+    class Endless:
+        async def run(self, argv: list[str], **_: object) -> Finished:
+            listed = f"{machine}.log 1 {1 << 62}\n" if len(argv) == 5 else piece
+            return Finished(tuple(argv), 0, listed, "")
+
+    mirror = Mirror(
+        cast("Runner", Endless()), PurePosixPath("/there"), records, host="rack",
+        home=lambda _: "rack", lives=lambda: True, busy=lambda: False,
+    )  # fmt: skip
+    await mirror.pull()
+    assert records.size(machine) == MOST
 
 
 async def turns_of(work: Coroutine[Any, Any, object]) -> int:

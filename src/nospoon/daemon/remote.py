@@ -77,7 +77,9 @@ class Remotes:
             runner,
             self.records,
             self._records,
-            machines=lambda: hosts.logged_at(ssh),
+            host=ssh,
+            home=hosts.ssh_of,
+            lives=lambda: bool(hosts.logged_at(ssh)),
             busy=lambda: any(_is_on(hosts, machine) for machine in hosts.logged_at(ssh)),
         )
         name = hashlib.sha256(ssh.encode()).hexdigest()[:16]

@@ -27,6 +27,8 @@ MOST_SAID = 1000
 """Characters of what a command that failed said, in an error."""
 ENDING = 5.0
 """Seconds in which what a killed command wrote ends."""
+MOST_PRINTED = 1 << 20
+"""Characters of what is taken of a command's output where it is short."""
 LEFT = 2 << 20
 """Bytes that are read of what a command wrote before it was killed: more than a pipe may hold
 (pipe(7), pipe-max-size). A child of it may go on writing without an end.
@@ -286,6 +288,15 @@ async def pipe(
 def refuse(done: Finished) -> NoReturn:
     """Raise for a command that failed, with the end of what it said."""
     raise ProviderError(f"`{done.line}` failed with status {done.status}: {said_by(done)}")
+
+
+def printed_by(done: Finished, most: int = MOST_PRINTED) -> str:
+    """What a command wrote that writes little: a host over ssh may write 64 MiB in its place, which
+    would be worked on, kept and stored. Raises `ProviderError` for more than `most` characters.
+    """
+    if len(done.stdout) > most:
+        raise ProviderError(f"`{done.argv[0]}` printed what is not expected of it")
+    return done.stdout
 
 
 def said_by(done: Finished) -> str:

@@ -220,6 +220,11 @@ class Hosts:
             await changed.wait()
 
     async def power(self, machine: UUID, command: PowerCommand, boot: BootPlan) -> Outcome:
+    def ssh_of(self, machine: UUID) -> str | None:
+        """The `ssh` setting of a machine's host, None where no one knows the machine."""
+        home = self._homes.get(machine)
+        return home.host.ssh if home is not None else None
+
         return await self.driver(machine).power(machine, command, boot)
 
     async def set_boot(self, machine: UUID, boot: BootPlan) -> None:
