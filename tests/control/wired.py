@@ -140,7 +140,7 @@ async def _started(_: UUID) -> str:
     return ""
 
 
-async def _fetched() -> None:
+async def _fetched(_: object) -> None:
     """Logs of consoles are here already."""
 
 

@@ -17,6 +17,7 @@ import pytest
 
 from nospoon.clusterfile.load import load
 from nospoon.control.maintenance.host_check import HostChecker
+from nospoon.daemon.remote import Remote, Remotes
 from nospoon.errors import HostUnreachable, ProviderError
 from nospoon.model.boot import BootDevice
 from nospoon.model.cluster import Arch
@@ -31,6 +32,7 @@ from nospoon.providers.printed import LONGEST, LONGEST_LINES, MOST_ROWS, lines_o
 from nospoon.runtime import process, runner
 from nospoon.runtime.process import MOST_SAID, Finished
 from nospoon.runtime.runner import LocalRunner, Runner, SshRunner
+from nospoon.runtime.tasks import Tasks
 from nospoon.services.consoles.mirror import CHUNK, Mirror
 from nospoon.services.consoles.records import MOST, Records
 from nospoon.services.netboot.copies import GONE, MANIFEST, record_in
@@ -190,6 +192,32 @@ async def test_a_record_that_is_said_to_be_endless_has_an_end(tmp_path: Path) ->
     )  # fmt: skip
     await mirror.pull()
     assert records.size(machine) == MOST
+
+
+async def test_who_removes_a_cluster_waits_for_no_other_users_host(tmp_path: Path) -> None:
+    """The last console output was fetched from all hosts over ssh, one after the other: of one that
+    was offline each `down` of any user waited for a minute.
+    """
+    async with Tasks("test") as tasks:
+        remotes = Remotes(
+            state=tmp_path, sockets=tmp_path, deployment="mine", records=Records(tmp_path),
+            tasks=tasks,
+        )  # fmt: skip
+        looked = list[str]()
+
+        class Looked:
+            def __init__(self, ssh: str) -> None:
+                self.ssh = ssh
+
+            async def look(self) -> None:
+                looked.append(self.ssh)
+
+        for ssh in ("rack", "another"):
+            mirror, runner = cast("Mirror", Looked(ssh)), SshRunner(ssh)
+            served = served_by(runner, tmp_path)
+            remotes._known[ssh] = Remote(runner, mirror, served)
+        await remotes.fetch_records({"", "rack"})
+        assert looked == ["rack"]
 
 
 async def turns_of(work: Coroutine[Any, Any, object]) -> int:

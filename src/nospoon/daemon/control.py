@@ -6,7 +6,6 @@ import shutil
 import socket
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from functools import partial
 from uuid import UUID
 
 from nospoon.api.app import create_app
@@ -126,7 +125,7 @@ class Control:
             hosts=parts.hosts,
             fleet=parts.fleet,
             records=parts.records,
-            fetch_records=partial(parts.remotes.fetch_records, hosts=parts.hosts),
+            fetch_records=parts.remotes.fetch_records,
             pending=parts.pending,
             starting=Starting(parts.bmcs.start, self.health, parts.consoles, parts.planner.workers),
             clock=clock.unix,

@@ -409,7 +409,7 @@ class Parts:
         self.consoles.node_removed(machine)
 
     async def _fetch_record(self, machine: UUID) -> None:
-        await self.remotes.fetch_records(machine, hosts=self.hosts)
+        await self.remotes.fetch_record(machine, hosts=self.hosts)
 
     async def publish(self, *machines: UUID) -> None:
         await self.netboot.publish(*machines)

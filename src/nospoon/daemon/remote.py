@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
@@ -100,10 +100,16 @@ class Remotes:
         for remote in list(self._known.values()):
             await remote.netboot.publish(*machines)
 
-    async def fetch_records(self, machine: UUID | None = None, *, hosts: Hosts) -> None:
-        """Copy what is new of a machine's record, or of all; a host that is away is told of."""
+    async def fetch_record(self, machine: UUID, *, hosts: Hosts) -> None:
+        """Copy what is new of a machine's record; a host that is away is told of."""
         for ssh, remote in list(self._known.items()):
-            if machine is None or hosts.is_logged_at(ssh, machine):
+            if hosts.is_logged_at(ssh, machine):
+                await remote.mirror.look()
+
+    async def fetch_records(self, ways: Collection[str]) -> None:
+        """The same of all machines on hosts with these `ssh` settings."""
+        for ssh, remote in list(self._known.items()):
+            if ssh in ways:
                 await remote.mirror.look()
 
 

@@ -114,6 +114,10 @@ class Hosts:
         known = used.capabilities
         if known is None or used.watch is None or not known.accelerator:
             await used.connection.check()
+    def ways(self, drivers: Mapping[tuple[str, Kind], Driver]) -> frozenset[str]:
+        """The `ssh` settings of the hosts of these drivers."""
+        return frozenset(each.host.ssh for each in self._used_by(drivers))
+
             known = used.capabilities = await used.connection.capabilities()
         return known
 

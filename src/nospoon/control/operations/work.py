@@ -58,8 +58,8 @@ log = structlog.get_logger()
 _USUAL = Limits()
 CONSOLE_LINES = 5
 """Of a node that failed."""
-FetchRecords = Callable[[], Awaitable[None]]
-"""Copies what is new in the console records of other hosts."""
+FetchRecords = Callable[[Collection[str]], Awaitable[None]]
+"""Copies what is new in the console records of other hosts, by their `ssh` settings."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,7 +112,7 @@ class Work:
             self._pending.end(kept.pending)
         await self._look_at_machines(prepared)
         if not outcome.complete:
-            await self._add_consoles(outcome, row)
+            await self._add_consoles(outcome, row, self._hosts.ways(seen.drivers))
             await self._add_hosts(outcome, prepared)
             return _fallen_short(outcome, f"up {row.name}")
         as_before = replace(request, fingerprint="", rebalance=False)
@@ -163,7 +163,7 @@ class Work:
             why = f"nothing is removed: {silent.rstrip('.')}. {FORGET}"
             return Ended(OperationState.FAILED, why)
         running.note(summary(plan))
-        outcome = await self._execute(running, plan, drivers, row)
+        outcome, ways = await self._execute(running, plan, drivers, row), self._hosts.ways(drivers)
         if away or not outcome.complete:
             reasons = "".join(f"; host {host}: {reason}" for host, reason in away.items())
             return _fallen_short(outcome, f"down {name}", reasons)
@@ -171,7 +171,7 @@ class Work:
         del plan
         await free(held)
         await self.memory.forget(row, purge=purge)
-        await self._fetch_records()
+        await self._fetch_records(ways)
         if purge:
             await self._records.purge(record_group(caller.uid, name))
         back = f"; `id: {row.id}` in its file takes back what Ironic has of it"
@@ -246,13 +246,13 @@ class Work:
                 calls=running.calls,
             )
 
-    async def _add_consoles(self, outcome: Outcome, row: ClusterRow) -> None:
+    async def _add_consoles(self, outcome: Outcome, row: ClusterRow, ways: Collection[str]) -> None:
         """To nodes that Ironic did not bring where they are wanted: what they said last."""
         of_ironic = str(Key(Kind.IRONIC_STANDING, IRONIC, "")).partition("/")[0]
         failed = [each for each in outcome.failures if each.what.startswith(f"{of_ironic}/")]
         if not failed:
             return
-        await self._fetch_records()
+        await self._fetch_records(ways)
         nodes = await self._database.read(node_rows.nodes_of, row.id)
         uuids = {node.name: node.uuid for node in nodes}
         for each in (each for each in failed if each.node in uuids):
