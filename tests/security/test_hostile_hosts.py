@@ -24,12 +24,16 @@ from nospoon.model.cluster import Arch
 from nospoon.model.resources.keys import Key, Kind
 from nospoon.model.resources.netboot import NetbootService, Reservation
 from nospoon.model.resources.resource import Resource
+from nospoon.model.resources.storage import Pool
 from nospoon.model.resources.tags import OwnerTag
 from nospoon.providers import linux, openvswitch
 from nospoon.providers.containers import links
+from nospoon.providers.containers.records import parse, record
+from nospoon.providers.docker.host import DockerHost
 from nospoon.providers.libvirt.tunnels import Tunnels
+from nospoon.providers.lxc.host import LxcHost
 from nospoon.providers.printed import LONGEST, LONGEST_LINES, MOST_ROWS, lines_of, rows_of
-from nospoon.runtime import process, runner
+from nospoon.runtime import boots, process, runner
 from nospoon.runtime.process import MOST_SAID, Finished
 from nospoon.runtime.runner import LocalRunner, Runner, SshRunner
 from nospoon.runtime.tasks import Tasks
@@ -218,6 +222,37 @@ async def test_who_removes_a_cluster_waits_for_no_other_users_host(tmp_path: Pat
             remotes._known[ssh] = Remote(runner, mirror, served)
         await remotes.fetch_records({"", "rack"})
         assert looked == ["rack"]
+
+
+async def test_what_a_host_says_of_itself_is_short() -> None:
+    """A boot of 64 MiB was kept by the BMC of each machine there, in the store; what containers
+    need was taken apart in the event loop, for seconds.
+    """
+    runner = cast("Runner", Odd("x " * (32 << 20)))
+    with pytest.raises(ProviderError, match="printed what is not expected"):
+        await boots.steady(runner)
+    lxc, docker = LxcHost("rack", runner, "/pools", (0, 0)), DockerHost("rack", runner, "/p", "")
+    for ask in (lxc.facts, docker.facts):
+        with pytest.raises(ProviderError, match="printed what is not expected"):
+            await ask()
+
+
+@pytest.mark.parametrize("said", ["lacks\n", "ids u x y\n", "ids\n", "cgroup2\n", "cpus many\n"])
+async def test_odd_facts_of_containers_are_an_error_of_the_host(said: str) -> None:
+    """Each was an internal error of `plan`."""
+    host = LxcHost("rack", cast("Runner", Odd(said)), "/pools", (0, 0))
+    with pytest.raises(ProviderError, match="host rack: what it says of itself"):
+        await host.facts()
+
+
+def test_a_record_of_a_container_of_any_length_is_none() -> None:
+    """What one call decodes, all other threads wait for."""
+    short, long = (
+        f"record {path} {record('p', OwnerTag('mine', uuid4()), Pool(path * 300_000)).decode()}\n"
+        for path in ("a", "abcdefgh")
+    )
+    seen = parse(long + short + "size b 7\n")
+    assert (list(seen.records), seen.sizes) == (["a"], {"b": 7})
 
 
 async def turns_of(work: Coroutine[Any, Any, object]) -> int:

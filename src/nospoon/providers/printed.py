@@ -9,7 +9,7 @@ from typing import Any
 
 from nospoon.errors import ProviderError
 from nospoon.providers.answers import value_of
-from nospoon.runtime.process import Finished
+from nospoon.runtime.process import Finished, printed_by
 
 LONGEST, MOST_ROWS = 16 << 20, 50_000
 """Characters; a host with thousands of links has some 2,000 for each."""
@@ -39,9 +39,7 @@ async def value_in(done: Finished, text: str) -> Any:
 
 def lines_of(done: Finished) -> list[str]:
     """Raises `ProviderError` for more than any of these commands prints."""
-    if len(done.stdout) > LONGEST_LINES:
-        raise _unexpected(done)
-    return done.stdout.splitlines()
+    return printed_by(done, LONGEST_LINES).splitlines()
 
 
 def _unexpected(done: Finished) -> ProviderError:

@@ -21,6 +21,7 @@ from nospoon.plan.quotas import TAKEN
 from nospoon.plan.trunks import Trunks
 from nospoon.runtime.clock import Clock
 from nospoon.runtime.paced import paced
+from nospoon.runtime.process import printed_by
 from nospoon.runtime.runner import Runner
 from nospoon.runtime.workers import Workers
 
@@ -175,7 +176,7 @@ class HostChecker:
 
     async def _commands(self, cluster: Cluster, runner: Runner) -> AsyncIterator[Said]:
         names = [name for each in PROGRAMS for name in each.names]
-        there = set((await runner.run(["sh", "-c", LOOK, "sh", *names])).stdout.split())
+        there = set(printed_by(await runner.run(["sh", "-c", LOOK, "sh", *names])).split())
         for each in PROGRAMS:
             if there.intersection(each.names):
                 yield each.program, Verdict.OK, each.purpose
@@ -191,7 +192,7 @@ class HostChecker:
         """Seconds by which a host's clock is ahead."""
         done = await runner.run(["date", "+%s.%N"])
         try:
-            return float(done.stdout) - self._clock()
+            return float(printed_by(done)) - self._clock()
         except ValueError as error:
             raise ProviderError("`date` printed what is not a time") from error
 

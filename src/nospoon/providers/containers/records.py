@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from io import StringIO
 from uuid import UUID
 
 import msgspec
@@ -14,6 +15,9 @@ from nospoon.model.resources.machines import Machine
 from nospoon.model.resources.storage import Image, Pool, Volume
 from nospoon.model.resources.tags import OwnerTag
 
+LONGEST_RECORD = 1 << 20
+"""Characters of a line: a machine has 24 disks and NICs at most, and what it says of each is short.
+"""
 MACHINE = "/machine.json"
 """After the directory of a container: its record."""
 OnPool = Pool | Image | Volume | Machine
@@ -87,12 +91,16 @@ def _read(text: str) -> Record:
 
 
 def parse(text: str) -> Seen:
-    """What `scripts.LOOK` wrote. There may be thousands of records: run it in a thread."""
+    """What `scripts.LOOK` wrote. There may be thousands of records: run it in a thread. Lines are
+    taken one by one, and none of any length: other threads wait for each call.
+    """
     records: dict[str, Record] = {}
     sizes: dict[str, int] = {}
     running: dict[str, Running] = {}
-    for line in text.splitlines():
-        word, _, rest = line.partition(" ")
+    for line in StringIO(text):
+        if len(line) > LONGEST_RECORD:
+            continue
+        word, _, rest = line.rstrip("\n").partition(" ")
         path, _, value = rest.partition(" ")
         try:
             match word:

@@ -6,6 +6,7 @@ import asyncio
 from dataclasses import replace
 from functools import cache
 from importlib import resources
+from io import StringIO
 from urllib.parse import urlencode
 
 import msgspec
@@ -14,7 +15,7 @@ from nospoon.errors import MissingTool, ProviderError
 from nospoon.providers.containers.host import ContainerHost
 from nospoon.providers.containers.records import Seen
 from nospoon.providers.containers.scripts import RUN_PYTHON
-from nospoon.runtime.process import Finished, said_by
+from nospoon.runtime.process import Finished, printed_by, said_by
 from nospoon.runtime.runner import Runner
 
 PACKAGE = "nospoon.providers.docker"
@@ -116,7 +117,7 @@ class DockerHost(ContainerHost):
         """With the images and roots that the engine lists, by the paths of their records, and the
         files of other volumes.
         """
-        lines = [line for line in text.splitlines() if line.startswith("listed ")]
+        lines = [line for line in StringIO(text) if line.startswith("listed ")]
         try:
             found = [
                 (each.labels or {}).get(f"{LABEL}.path", "")
@@ -153,7 +154,7 @@ class DockerHost(ContainerHost):
                 if done.status != 0:
                     raise ProviderError(f"host {self.name}: {said_by(done)}", hint=INSTALL)
                 try:
-                    self._facts = _FACTS.decode(done.stdout)
+                    self._facts = _FACTS.decode(printed_by(done))
                 except (msgspec.MsgspecError, RecursionError) as error:
                     what = "what its engine says of itself is not as Docker's API has it"
                     raise ProviderError(f"host {self.name}: {what}") from error

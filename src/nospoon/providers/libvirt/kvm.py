@@ -24,6 +24,7 @@ from nospoon.providers.libvirt.bindings import Connect, Domain
 from nospoon.providers.libvirt.console import LibvirtConsole
 from nospoon.providers.libvirt.elements import element, leaf, written
 from nospoon.providers.libvirt.hypervisor import Hypervisor
+from nospoon.runtime.process import printed_by
 from nospoon.runtime.runner import Runner
 from nospoon.runtime.telling import tell
 
@@ -114,7 +115,7 @@ class KvmTrial:
 
     async def _file(self) -> Path:
         version = await self._hypervisor.ask(lambda c: str(c.getVersion()), "ask for versions")
-        release = (await self._runner.run(["uname", "-nr"])).stdout.strip()
+        release = printed_by(await self._runner.run(["uname", "-nr"])).strip()
         text = f"{self._hypervisor.uri}\n{release}\n{version}"
         return self._verdicts / f"kvm-{hashlib.sha256(text.encode()).hexdigest()[:16]}.json"
 

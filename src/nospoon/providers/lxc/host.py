@@ -10,6 +10,7 @@ from nospoon.providers.containers.host import ContainerHost
 from nospoon.providers.containers.scripts import RUN_PYTHON
 from nospoon.providers.lxc import scripts
 from nospoon.providers.lxc.config import Cgroups, Ids
+from nospoon.runtime.process import printed_by
 from nospoon.runtime.runner import Runner
 
 PACKAGES = "Install the packages lxc and uidmap there (`apt install lxc uidmap`)."
@@ -60,7 +61,12 @@ class LxcHost(ContainerHost):
         """Asked once, as long as nothing is missing. `again`: the host may be offline by now."""
         async with self._asking:
             if again or self._facts is None or self._facts.lacks or not self._facts.users:
-                self._facts = parse_facts((await self.sh(scripts.FACTS)).stdout)
+                done = await self.sh(scripts.FACTS)
+                try:
+                    self._facts = parse_facts(printed_by(done))
+                except ValueError as error:
+                    what = "what it says of itself is not as nospoon asks for it"
+                    raise ProviderError(f"host {self.name}: {what}") from error
             return self._facts
 
     async def ids(self) -> Ids:
@@ -92,9 +98,9 @@ class LxcHost(ContainerHost):
 
 
 def parse_facts(text: str) -> LxcFacts:
-    """What `scripts.FACTS` wrote."""
+    """What `scripts.FACTS` wrote. Raises `ValueError` for anything else."""
     said: dict[str, list[list[str]]] = {}
-    for line in text.splitlines():
+    for line in filter(str.strip, text.splitlines()):
         word, *values = line.split()
         said.setdefault(word, []).append(values)
 
