@@ -39,6 +39,7 @@ from nospoon.runtime.runner import LocalRunner, Runner, SshRunner
 from nospoon.runtime.tasks import Tasks
 from nospoon.services.consoles.mirror import CHUNK, Mirror
 from nospoon.services.consoles.records import MOST, Records
+from nospoon.services.netboot import remote
 from nospoon.services.netboot.copies import GONE, MANIFEST, record_in
 from nospoon.services.netboot.ports import BootAnswer, BootAuthority, ServedProfile
 from nospoon.services.netboot.remote import Place, RemoteNetbootDriver
@@ -413,6 +414,29 @@ async def test_a_host_gets_the_boot_scripts_of_its_own_machines_alone(tmp_path: 
 async def test_odd_lines_about_network_boot_are_no_services(tmp_path: Path, said: str) -> None:
     """Each was an internal error of `plan`."""
     assert not await served_by(cast("Runner", Odd(said)), tmp_path).observe(None)
+
+
+async def test_copies_of_a_hosts_records_have_a_limit(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each look of any user's plan could bring others, 64 MiB of them, for the state disk."""
+    monkeypatch.setattr(remote, "MOST_SERVICES", 3)
+    driver = served_by(cast("Runner", runner := Odd("")), tmp_path / "here")
+    shape = NetbootService(bridge="b", address="", range=("", ""), reservations=())
+
+    def service() -> str:
+        saved = Saved(Key(Kind.NETBOOT, "h", "n"), shape, OwnerTag("mine", uuid4()))
+        packed = b64encode(msgspec.json.encode(saved)).decode()
+        return f"1 2 2 /var/lib/nospoon/netboot/mine/{saved.tag.cluster}/h@n {packed}\n"
+
+    for _ in range(3):
+        runner.said = service() + service()
+        assert len(await driver.observe(None)) == 2
+    assert len(list(tmp_path.rglob("service.json"))) == 3
+    monkeypatch.setattr(remote, "MOST_SERVICES", 9)
+    monkeypatch.setattr(remote, "MOST_KEPT", 10)
+    await driver.observe(None)
+    assert len(list(tmp_path.rglob("service.json"))) == 3
 
 
 RECORD = b64encode(b'{"x":' + b"[" * 1_000_000).decode()

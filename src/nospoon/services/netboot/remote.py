@@ -44,7 +44,7 @@ from nospoon.services.netboot.copies import (
 )
 from nospoon.services.netboot.driver import FindGrub
 from nospoon.services.netboot.ports import BootAuthority
-from nospoon.services.netboot.tree import Saved, Tree
+from nospoon.services.netboot.tree import SAVED, Saved, Tree
 
 log = structlog.get_logger()
 
@@ -112,6 +112,26 @@ REFUSALS = {
     5: ("dnsmasq does not start there: {said}", "Only one DHCP server may answer on a bridge."),
 }
 """Status of START -> what that means, and how to fix it."""
+
+
+MOST_KEPT = 256 << 20
+"""Bytes of the copies here of one host's records."""
+
+
+@dataclass(slots=True)
+class Space:
+    """What is left of it, and of their number."""
+
+    services: int
+    size: int
+
+    def take(self, size: int) -> bool:
+        """Whether there is as much, which is taken then."""
+        if self.services < 1 or self.size < size:
+            return False
+        self.services -= 1
+        self.size -= size
+        return True
 
 
 @dataclass(frozen=True, slots=True)
@@ -184,11 +204,17 @@ class RemoteNetbootDriver:
         if done.count("\n") > MOST_SERVICES:
             raise ProviderError(f"{self._place.there} on the host has too many services")
         lines = await asyncio.to_thread(rows_in, done)  # the host may print 64 MiB
-        found = [await self._observed(*line) async for line in paced(lines)]
+        space = await asyncio.to_thread(self._space)
+        found = [await self._observed(*line, space=space) async for line in paced(lines)]
         return [each for each in found if each is not None]
 
+    def _space(self) -> Space:
+        """For copies of records: each look may bring others."""
+        sizes = [each.stat().st_size for each in self._place.here.glob(f"*/*/{SAVED}")]
+        return Space(MOST_SERVICES - len(sizes), MOST_KEPT - sum(sizes))
+
     async def _observed(
-        self, pid: str, bridge: str, then: str, place: str, packed: str
+        self, pid: str, bridge: str, then: str, place: str, packed: str, *, space: Space
     ) -> Observed | None:
         saved = await asyncio.to_thread(record_in, packed)
         if saved is None:
@@ -196,7 +222,7 @@ class RemoteNetbootDriver:
         if str(self._tree(saved.tag.cluster, saved.key).there) != place:
             return self._broken(place, "its record is of another place")
         tree = self._tree(saved.tag.cluster, saved.key)
-        if await asyncio.to_thread(tree.load) is None:
+        if await asyncio.to_thread(tree.load) is None and space.take(len(packed)):
             async with self._copying:  # another look may be at it
                 await asyncio.to_thread(tree.save, saved)
         fault = ""
