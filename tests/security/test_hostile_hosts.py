@@ -16,11 +16,15 @@ import msgspec
 import pytest
 
 from nospoon.clusterfile.load import load
+from nospoon.control.fleet import hosts as fleet_hosts
+from nospoon.control.fleet.hosts import Hosts
 from nospoon.control.maintenance.host_check import HostChecker
 from nospoon.daemon.remote import Remote, Remotes
 from nospoon.errors import HostUnreachable, ProviderError
 from nospoon.model.boot import BootDevice
-from nospoon.model.cluster import Arch
+from nospoon.model.cluster import Arch, Host
+from nospoon.model.connections import Simulated
+from nospoon.model.machine import MachineChange, MachineEvent, PowerState
 from nospoon.model.resources.keys import Key, Kind
 from nospoon.model.resources.netboot import NetbootService, Reservation
 from nospoon.model.resources.resource import Resource
@@ -33,6 +37,7 @@ from nospoon.providers.docker.host import DockerHost
 from nospoon.providers.libvirt.tunnels import Tunnels
 from nospoon.providers.lxc.host import LxcHost
 from nospoon.providers.printed import LONGEST, LONGEST_LINES, MOST_ROWS, lines_of, rows_of
+from nospoon.providers.simulated.connection import SimulatedConnection
 from nospoon.runtime import boots, process, runner
 from nospoon.runtime.process import MOST_SAID, Finished
 from nospoon.runtime.runner import LocalRunner, Runner, SshRunner
@@ -223,6 +228,30 @@ async def test_who_removes_a_cluster_waits_for_no_other_users_host(tmp_path: Pat
             remotes._known[ssh] = Remote(runner, mirror, served)
         await remotes.fetch_records({"", "rack"})
         assert looked == ["rack"]
+
+
+async def test_of_machines_that_no_one_has_a_host_reports_not_too_many(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of each that a host listed, with ids that it made up, the last event was kept for good."""
+    monkeypatch.setattr(fleet_hosts, "MOST_UNSETTLED", 3)
+    connection, own = SimulatedConnection("rack", "mine", lambda: 0.0), uuid4()
+    host = Host("rack", Simulated())
+
+    async def machines() -> list[MachineEvent]:
+        off = (MachineChange.OBSERVED, PowerState.OFF)
+        return [MachineEvent(each, *off) for each in (own, *(uuid4() for _ in range(10)))]
+
+    connection.machine_driver.machines = machines  # type: ignore[method-assign]
+    async with Tasks("test") as tasks:
+        hosts = Hosts(lambda _: connection, tasks, lambda _: None, sockets=tmp_path)
+        for _ in range(3):
+            await hosts.look(host)
+            hosts.settle(own, host)
+        assert len(hosts._last) <= 4
+        assert hosts.last(own) is not None
+        hosts.forget(own)
+        assert hosts.last(own) is None
 
 
 async def test_what_a_host_says_of_itself_is_short() -> None:

@@ -36,6 +36,10 @@ RECONNECT_DELAY = 2.0
 """Seconds before a watch that broke is begun again."""
 EVENTS_AT_ONCE = 8
 """Taken before others have their turn."""
+MOST_UNSETTLED = 20_000
+"""Machines that are no node's whose last events are kept: of an `up` that makes them. A host may
+report any others.
+"""
 IDLE = 300.0
 """Seconds for which a connection is kept that no machine needs: the next plan may want it."""
 
@@ -66,6 +70,8 @@ class Hosts:
         self._in_use: dict[tuple[str, ...], HostInUse] = {}
         self._homes: dict[UUID, HostInUse] = {}
         self._last: dict[UUID, MachineEvent] = {}
+        self._unsettled: dict[UUID, None] = {}
+        """Those of them that have no home, the oldest first."""
         self._watchers: dict[UUID, asyncio.Event] = {}
 
     def use(self, host: Host) -> HostInUse:
@@ -108,16 +114,16 @@ class Hosts:
         used = (each.host for each in self._used_by(drivers))
         return {each.name: each.declares.calls for each in used}
 
+    def ways(self, drivers: Mapping[tuple[str, Kind], Driver]) -> frozenset[str]:
+        """The `ssh` settings of the hosts of these drivers."""
+        return frozenset(each.host.ssh for each in self._used_by(drivers))
+
     async def capabilities(self, host: Host) -> Capabilities:
         """What the host can do; asked once, and again after it was away or while KVM is untried."""
         used = self.use(host)
         known = used.capabilities
         if known is None or used.watch is None or not known.accelerator:
             await used.connection.check()
-    def ways(self, drivers: Mapping[tuple[str, Kind], Driver]) -> frozenset[str]:
-        """The `ssh` settings of the hosts of these drivers."""
-        return frozenset(each.host.ssh for each in self._used_by(drivers))
-
             known = used.capabilities = await used.connection.capabilities()
         return known
 
@@ -150,6 +156,7 @@ class Hosts:
     def settle(self, machine: UUID, host: Host) -> None:
         """From now on this machine is on that host."""
         home = self._homes[machine] = self.use(host)
+        self._unsettled.pop(machine, None)
         if home.watch is None:
             home.watch = self._tasks.start(self._watch(home), name=f"watch {host.name}")
 
@@ -161,6 +168,7 @@ class Hosts:
     def forget(self, machine: UUID) -> None:
         self._homes.pop(machine, None)
         self._last.pop(machine, None)
+        self._unsettled.pop(machine, None)
         self._watchers.pop(machine, None)
 
     def driver(self, machine: UUID) -> MachineDriver:
@@ -212,6 +220,11 @@ class Hosts:
         home = self._homes.get(machine)
         return home is not None and home.host.ssh == ssh
 
+    def ssh_of(self, machine: UUID) -> str | None:
+        """The `ssh` setting of a machine's host, None where no one knows the machine."""
+        home = self._homes.get(machine)
+        return home.host.ssh if home is not None else None
+
     def last(self, machine: UUID) -> MachineEvent | None:
         """The last event of a machine: its state without asking anybody."""
         return self._last.get(machine)
@@ -224,11 +237,6 @@ class Hosts:
             await changed.wait()
 
     async def power(self, machine: UUID, command: PowerCommand, boot: BootPlan) -> Outcome:
-    def ssh_of(self, machine: UUID) -> str | None:
-        """The `ssh` setting of a machine's host, None where no one knows the machine."""
-        home = self._homes.get(machine)
-        return home.host.ssh if home is not None else None
-
         return await self.driver(machine).power(machine, command, boot)
 
     async def set_boot(self, machine: UUID, boot: BootPlan) -> None:
@@ -324,9 +332,18 @@ class Hosts:
         if used.host.declares.uuids is Uuids.CHOSEN and event.smbios is not None:
             event = replace(event, smbios=None)
         self._last[event.uuid] = event
+        if event.uuid not in self._homes:
+            self._keep_unsettled(event.uuid)
         if event.uuid in self._watchers:
             self._watchers[event.uuid].set()
         self._on_event(event)
+
+    def _keep_unsettled(self, machine: UUID) -> None:
+        self._unsettled.pop(machine, None)
+        self._unsettled[machine] = None
+        if len(self._unsettled) > MOST_UNSETTLED:
+            oldest = next(iter(self._unsettled))
+            del self._unsettled[oldest], self._last[oldest]
 
 
 def _logs(home: HostInUse) -> bool:
