@@ -193,8 +193,8 @@ class Mirror:
 
 def _noted(archive: Path) -> _Noted | None:
     try:
-        told = json.loads((archive / "copied").read_text())
-        return _Noted(int(told["inode"]), int(told["begin"]), str(told.get("host", "")))
+        note = json.loads((archive / "copied").read_text())
+        return _Noted(int(note["inode"]), int(note["begin"]), str(note.get("host", "")))
     except FileNotFoundError:
         return None
 
