@@ -27,7 +27,7 @@ def forget(transport: Any) -> None:
 
 AsAsyncio: Any = sslproto.SSLProtocol
 """typeshed's is that of Python 3.10."""
-_SHAKING = sslproto.SSLProtocolState.DO_HANDSHAKE
+SHAKING = sslproto.SSLProtocolState.DO_HANDSHAKE
 _OPEN = sslproto.SSLProtocolState.WRAPPED
 
 
@@ -98,7 +98,7 @@ class Tls(AsAsyncio):  # type: ignore[misc]  # a base without a type
             self._handshakes.put(self._source, self._shake)
 
     def _shake(self) -> None:
-        if self._goes_on(_SHAKING):
+        if self._goes_on(SHAKING):
             super()._do_handshake()
 
     def _do_read(self) -> None:

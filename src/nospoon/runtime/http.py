@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import re
 import ssl
 from collections.abc import Hashable, Sequence
@@ -15,7 +16,7 @@ from weakref import WeakKeyDictionary
 import httptools
 
 from nospoon.errors import ProviderError
-from nospoon.runtime.handshakes import Handshakes, Tls
+from nospoon.runtime.handshakes import SHAKING, Handshakes, Tls
 from nospoon.runtime.reach import ANYWHERE, Reach, places_of
 from nospoon.runtime.reasons import reason
 from nospoon.runtime.received import Received
@@ -29,6 +30,10 @@ millisecond.
 """
 READ = 1024
 """Bytes of TLS that are read in one go."""
+LONGEST_HANDSHAKE = 32 << 10
+"""Bytes: three certificates have 6,000. Each is taken apart, whether it counts or not, in 0.2 ms,
+and OpenSSL itself takes 100 KiB of them in one go.
+"""
 LONGEST_ANSWER, LONGEST_HEAD = 1 << 24, 1 << 16
 """Bytes; who answers with more is no partner of ours."""
 
@@ -121,6 +126,17 @@ class _Tls(Tls):
     """
 
     max_size = READ
+    _shaken = 0
+    """Bytes of the handshake that came."""
+
+    def buffer_updated(self, nbytes: int) -> None:
+        if self._state is SHAKING:
+            self._shaken += nbytes
+            if self._shaken > LONGEST_HANDSHAKE:
+                why = f"its certificates are longer than {LONGEST_HANDSHAKE} bytes"
+                self._on_handshake_complete(ConnectionAbortedError(errno.ECONNABORTED, why))
+                return
+        super().buffer_updated(nbytes)
 
 
 _SHARED: WeakKeyDictionary[asyncio.AbstractEventLoop, tuple[Handshakes, Received]] = (
