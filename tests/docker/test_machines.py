@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import subprocess
@@ -21,6 +22,7 @@ from tests.docker.conftest import (
     both_engines,
     cli_of,
     docker_engine,
+    init_of,
     mounts_below,
 )
 from tests.lxc.conftest import image_of
@@ -111,6 +113,27 @@ async def test_a_guest_that_reboots_keeps_its_links_and_is_reported_as_a_reset(
     await eventually(lambda: Path(members).exists())
     await remove_all(bench)
     assert not Path(f"/sys/class/net/{port}").exists()
+
+
+def mtu_of(link: str, *enter: str) -> int:
+    argv = [*enter, "ip", "-json", "link", "show", "dev", link]
+    done = subprocess.run(argv, capture_output=True, text=True, check=True)
+    return int(json.loads(done.stdout)[0]["mtu"])
+
+
+@both_engines
+async def test_both_ends_of_a_link_have_the_mtu_of_their_bridge(bench: Bench, bridge: str) -> None:
+    """Ends with less dropped what the bridge passes."""
+    port = f"nse{uuid4().hex[:8]}"
+    await LocalRunner().run(["ip", "link", "set", bridge, "mtu", "9000"])
+    rack = rack_for(bench)
+    assert isinstance(rack.machine.shape, Machine)
+    nic = replace(rack.machine.shape.nics[0], network=bridge, port=port)
+    machine = replace(rack.machine, shape=replace(rack.machine.shape, nics=(nic,)))
+    await make(bench, *rack.all[:-1], machine)
+    await bench.connection.machine_driver.power(rack.uuid, PowerCommand.ON, PLAN)
+    assert mtu_of(port) == 9000
+    assert mtu_of("eth0", "nsenter", "-t", str(init_of(bench)), "-n") == 9000
 
 
 async def test_a_port_of_open_vswitch_is_plugged_in_as_that_of_a_vm_and_again_where_it_was_lost(

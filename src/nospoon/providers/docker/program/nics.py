@@ -6,7 +6,7 @@ import contextlib
 from pathlib import Path
 from typing import TypedDict
 
-from nospoon.providers.docker.program.processes import run
+from nospoon.providers.docker.program.processes import content, run
 from nospoon.providers.docker.program.wire import EngineError
 
 
@@ -25,14 +25,18 @@ class Nic(TypedDict):
 
 
 def plug(pid: int, number: int, nic: Nic) -> None:
-    """A link into its network, up at both ends, with its filter before it is."""
+    """A link into its network, up at both ends, with its filter before it is. A packet that is
+    longer than the MTU of either end is dropped there, whatever the bridge passes.
+    """
     port, bridge = nic["port"], nic["bridge"]
     if not bridge:
         return
     unplug(nic)
+    mtu = content(Path(f"/sys/class/net/{bridge}/mtu")).decode()
+    size = ("mtu", mtu) if mtu else ()
     run(
-        "ip", "link", "add", port, "type", "veth",
-        "peer", "name", f"eth{number}", "address", nic["mac"], "netns", str(pid),
+        "ip", "link", "add", port, *size, "type", "veth",
+        "peer", "name", f"eth{number}", "address", nic["mac"], *size, "netns", str(pid),
     )  # fmt: skip
     if nic["ovs"]:
         run("ovs-vsctl", "--timeout=5", "--may-exist", "add-port", bridge, port, *nic["ovs"][1:])
