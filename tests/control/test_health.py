@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from dataclasses import replace
 
 import pytest
 
@@ -120,3 +121,16 @@ async def test_who_says_nothing_is_left_after_a_while() -> None:
         async with asyncio.timeout(20):
             said = await seen("127.0.0.1", Health(port, "/"))
     assert said == f"127.0.0.1:{port} does not answer"
+
+
+async def test_where_an_address_is_on_no_network_of_the_host_the_next_one_is_looked_at() -> None:
+    """Such as that in a VLAN of which the host has none."""
+    way = '[ "$1" = 127.0.0.1 ] || exit 3\n'
+    vlan = GuestAddress("198.51.100.9", "br-ex")
+    async with answering(None) as port:
+        health, here = Health(port), GuestAddress("127.0.0.1", "lo")
+        there = replace(vlan, others=(vlan, here))
+        assert await look(LocalRunner(), there, health, way=way) == ""
+    assert await look(LocalRunner(), there, health, way=way) == f"127.0.0.1:{port} does not answer"
+    why = await look(LocalRunner(), replace(vlan, others=(vlan,)), health, way=way)
+    assert why == "198.51.100.9 is not on the network of br-ex for its host, which does not look"

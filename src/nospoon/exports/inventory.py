@@ -18,7 +18,9 @@ from nospoon.plan.enrollment.enrol import enrolled, login, nested, values
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """A node and where it is. `addresses` of its NICs in their order, "" where no one knows it."""
+    """A node and where it is. `addresses` of its NICs in their order, "" where no one knows it;
+    `login`: that by which it is reached from its host, "" for the first.
+    """
 
     node: Node
     host: Host
@@ -26,6 +28,7 @@ class Place:
     bmc: Bmc
     secrets: Secrets
     addresses: tuple[str, ...] = ()
+    login: str = ""
 
     @property
     def name(self) -> str:
@@ -33,8 +36,8 @@ class Place:
 
     @property
     def address(self) -> str:
-        """The first that is known, "" for none."""
-        return next((each for each in self.addresses if each), "")
+        """By which it is reached, "" where none is known."""
+        return self.login or next((each for each in self.addresses if each), "")
 
 
 @dataclass(frozen=True, slots=True)

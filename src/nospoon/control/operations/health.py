@@ -107,13 +107,18 @@ class HealthChecks:
 
 
 async def look(runner: Runner, there: GuestAddress, health: Health, *, way: str = WAY) -> str:
-    """Why a service does not answer at an address of the host's networks, "" where it does."""
-    address = there.address
-    place = f"[{address}]" if ":" in address else address
-    where = f"{place}:{health.port}"
+    """Why a service does not answer at the first address that is on a network of the host, "" where
+    it does.
+    """
     argv = ["timeout", "5", "bash", "-c", way + LOOK, "look"]
-    words = [address, str(health.port), health.path, where, there.link]
-    done = await runner.run([*argv, *words], check=False)
+    for each in (there, *there.others):
+        address = each.address
+        place = f"[{address}]" if ":" in address else address
+        where = f"{place}:{health.port}"
+        words = [address, str(health.port), health.path, where, each.link]
+        done = await runner.run([*argv, *words], check=False)
+        if done.status != 3:  # else it is on no network of the host
+            break
     match done.status:
         case 0:
             return ""
@@ -121,7 +126,8 @@ async def look(runner: Runner, there: GuestAddress, health: Health, *, way: str 
             return f"http://{where}{health.path} answers {visible(done.stdout.strip()[:64])}"
         case 3:
             return (
-                f"{address} is not on the network of {there.link} for its host, which does not look"
+                f"{there.address} is not on the network of {there.link} for its host, which does "
+                "not look"
             )
         case _:
             return f"{where} does not answer"

@@ -82,7 +82,7 @@ class Services:
             health=health,
             why=why,
             unit=service.unit,
-            address=there.address if there is not None else "",
+            address=there.best if there is not None else "",
             after=list(service.after),
             timeout=service.health.timeout if service.health is not None else 0.0,
         )

@@ -19,7 +19,7 @@ from nospoon.exports.inventory import TEMPLATES, Inventory, LeftOut, Place, summ
 from nospoon.model.cluster import Cluster
 from nospoon.model.passwords import is_hash
 from nospoon.model.rest.clusters import Exported
-from nospoon.plan.addresses.addresses import known_addresses
+from nospoon.plan.addresses.addresses import known_addresses, login_addresses
 from nospoon.runtime.freeing import free
 from nospoon.runtime.paced import paced
 from nospoon.runtime.written_yaml import Dumper, documents, parts, quoted_text
@@ -54,25 +54,29 @@ class Exports:
             raise UsageError(f"no format {to!r}; there are {', '.join(FORMATS)}")
         cluster = await self._planner.clusters.stored(row)
         addresses = await self._addresses(row, cluster)
+        logins = await self._logins(row, cluster)
         workers = self._planner.workers
         cluster, others = await workers.run(row.owner, _exportable, cluster, to)
-        inventory = [await self._inventory(row, cluster, addresses)]
+        inventory = [await self._inventory(row, cluster, addresses, logins)]
         exported = await workers.run(row.owner, _written, inventory[0], to, others)
         del cluster
         await free(inventory)
         return exported
 
     async def address(self, row: ClusterRow, node: str) -> str:
-        """The first of a node's addresses that are known, "" for none."""
-        addresses = await self._addresses(row, await self._planner.clusters.stored(row))
-        own = sorted((nic, each) for (name, nic), each in addresses.items() if name == node)
-        return next((each for _, each in own), "")
+        """By which a node is reached from its host, "" where none of its addresses is known."""
+        cluster = await self._planner.clusters.stored(row)
+        return (await self._logins(row, cluster)).get(node, "")
+
+    async def _logins(self, row: ClusterRow, cluster: Cluster) -> Mapping[str, str]:
+        words = (cluster, row.id, row.allocations)
+        return await self._planner.workers.run(row.owner, login_addresses, *words)
 
     async def _addresses(self, row: ClusterRow, cluster: Cluster) -> Addresses:
         return await self._planner.workers.run(row.owner, known_addresses, cluster, row.allocations)
 
     async def _inventory(
-        self, row: ClusterRow, cluster: Cluster, addresses: Addresses
+        self, row: ClusterRow, cluster: Cluster, addresses: Addresses, logins: Mapping[str, str]
     ) -> Inventory:
         found = await self._database.read(node_rows.nodes_of, row.id)
         rows = [{each.uuid: each async for each in paced(found)}]
@@ -89,8 +93,9 @@ class Exports:
                 continue
             nics = tuple(addresses.get((node.name, i), "") for i in range(amount))
             secrets = secrets_of(rows[0][member.uuid], served.bmc.outlet, self._cipher)
+            login = logins.get(node.name, "")
             places.append(
-                Place(node, member.host, member.machine, served.bmc, secrets, addresses=nics)
+                Place(node, member.host, member.machine, served.bmc, secrets, nics, login)
             )
         await free(rows)
         return Inventory(cluster, tuple(places))

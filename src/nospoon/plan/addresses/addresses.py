@@ -5,7 +5,7 @@ that they fit also on several hosts.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from ipaddress import IPv4Network, IPv6Address, ip_address, ip_interface, ip_network
 from itertools import islice
 from uuid import UUID
@@ -60,11 +60,19 @@ def known_addresses(cluster: Cluster, allocations: Allocations) -> dict[tuple[st
 @dataclass(frozen=True, slots=True)
 class GuestAddress:
     """Where a node's host finds it. `link`: the bridge of the network there, or an interface that
-    is plugged into it.
+    is plugged into it. `is_certain`: nospoon made the network, and the host has an address on it;
+    it may have none on an existing one, such as a VLAN, and then finds the node at one of `others`.
     """
 
     address: str
     link: str
+    is_certain: bool = False
+    others: tuple[GuestAddress, ...] = ()
+
+    @property
+    def best(self) -> str:
+        """The address at which the host is known to find it, if there is one."""
+        return next((o.address for o in (self, *self.others) if o.is_certain), self.address)
 
 
 def looked_at(
@@ -77,7 +85,7 @@ def looked_at(
     networks = {network.name: network for network in cluster.networks}
     nics = {node.name: node.nics for node in cluster.nodes}
     hosts = {host.name: host for host in cluster.hosts}
-    found: dict[str, GuestAddress] = {}
+    found: dict[str, list[GuestAddress]] = {}
     for (node, index), address in sorted(known_addresses(cluster, allocations).items()):
         network = networks[nics[node][index].network]
         inside = network.existing or (network.addressed and _holds(allocations, network, address))
@@ -86,8 +94,20 @@ def looked_at(
         if inside and is_near and _of_a_guest(address):
             link = _link(network, host) if network.existing else ""
             link = link or bridge_name(cluster_id, network.name)
-            found.setdefault(node, GuestAddress(address, link))
-    return found
+            mine = found.setdefault(node, [])
+            if not mine or not mine[-1].is_certain:  # there is no need to look elsewhere then
+                mine.append(GuestAddress(address, link, is_certain=not network.existing))
+    return {node: replace(first, others=tuple(others)) for node, (first, *others) in found.items()}
+
+
+def login_addresses(cluster: Cluster, cluster_id: UUID, allocations: Allocations) -> dict[str, str]:
+    """Node -> the address by which users reach it from its host: rather one at which the host is
+    known to find it than the first that is known.
+    """
+    known = sorted(known_addresses(cluster, allocations).items(), reverse=True)
+    found = {node: address for (node, _), address in known}
+    looked = looked_at(cluster, cluster_id, allocations)
+    return found | {node: each.best for node, each in looked.items()}
 
 
 def _link(network: Network, host: Host | None) -> str:
