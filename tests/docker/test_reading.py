@@ -6,6 +6,7 @@ import gzip
 import hashlib
 import io
 import json
+import os
 import subprocess
 import sys
 import tarfile
@@ -46,7 +47,8 @@ def read(tmp_path: Path, image: bytes, *, most: int = 1 << 30) -> dict[str, byte
     if done.returncode != 0:
         raise ValueError(done.stderr.decode())
     with tarfile.open(fileobj=io.BytesIO(done.stdout)) as archive:
-        contents = ((each.name, archive.extractfile(each)) for each in archive if each.isreg())
+        files = [each for each in archive if each.isreg() or each.islnk()]
+        contents = ((each.name, archive.extractfile(each)) for each in files)
         return {name: file.read() for name, file in contents if file is not None}
 
 
@@ -118,6 +120,63 @@ def test_layers_are_put_together(tmp_path: Path, image: bytes) -> None:
     assert read(tmp_path, image) == MERGED
 
 
+def linked(files: Mapping[str, str], links: Mapping[str, str]) -> bytes:
+    """With hard links: name -> what it leads to."""
+    written = io.BytesIO(tar(files))
+    with tarfile.open(fileobj=written, mode="a") as archive:
+        for name, target in links.items():
+            member = tarfile.TarInfo(name)
+            member.type, member.linkname = tarfile.LNKTYPE, target
+            archive.addfile(member)
+    return written.getvalue()
+
+
+def test_a_link_to_a_file_that_a_layer_above_has_is_what_it_was(tmp_path: Path) -> None:
+    lower = linked(
+        {"sbin/init": "init", "bin/changed": "before", "bin/removed": "stays", "bin/same": "same"},
+        {
+            "bin/one": "./bin/changed",
+            "bin/two": "bin/one",
+            "bin/three": "bin/removed",
+            "bin/gone": "bin/same",
+            "bin/four": "bin/gone",
+        },
+    )
+    upper = tar({"bin/changed": "after", "bin/.wh.removed": "", "bin/.wh.gone": ""})
+    assert read(tmp_path, layout(lower, gzip.compress(upper), nested=False)) == {
+        "sbin/init": b"init",
+        "bin/changed": b"after",
+        "bin/one": b"before",
+        "bin/two": b"before",
+        "bin/three": b"stays",
+        "bin/same": b"same",
+        "bin/four": b"same",
+    }
+
+
+@pytest.mark.parametrize("is_there", [True, False])
+def test_of_several_architectures_the_one_of_this_machine_is_taken(
+    tmp_path: Path, *, is_there: bool
+) -> None:
+    """Or else the first one that is there: an engine may save others by their names alone."""
+    layers = {each: tar({"sbin/init": each}) for each in ("s390x", "amd64", "arm64")}
+    manifests = {
+        each: json.dumps({"layers": [{"digest": f"sha256:{blob(layer)}"}]}).encode()
+        for each, layer in layers.items()
+    }
+    listed = [
+        {"digest": f"sha256:{blob(text)}", "platform": {"architecture": each}}
+        for each, text in manifests.items()
+    ]
+    listed.insert(0, {"digest": f"sha256:{blob(b'not saved')}"})
+    kept = [*layers.values(), *(manifests.values() if is_there else [manifests["s390x"]])]
+    files: dict[str, str | bytes] = {f"blobs/sha256/{blob(each)}": each for each in kept}
+    index = json.dumps({"manifests": listed})
+    image = tar({"oci-layout": "{}", **files, "index.json": index})
+    mine = {"x86_64": b"amd64", "aarch64": b"arm64"}.get(os.uname().machine, b"s390x")
+    assert read(tmp_path, image) == {"sbin/init": mine if is_there else b"s390x"}
+
+
 def test_what_nospoon_builds_and_a_packed_root_are_read(tmp_path: Path) -> None:
     (tmp_path / "root.tar").write_bytes(busybox_root())
     oci.make(tmp_path / "root.tar", tmp_path / "made", name="service", epoch=0)
@@ -134,6 +193,7 @@ def test_what_nospoon_builds_and_a_packed_root_are_read(tmp_path: Path) -> None:
         (tar({"oci-layout": "{}", "index.json": "{}"}), "its manifest names no layers"),
         (tar({"oci-layout": "{}", "index.json": "no JSON"}), "its begin"),
         (layout(b"not a tar", nested=False), "truncated header"),
+        (layout(b"\x28\xb5\x2f\xfd", nested=False), "a layer is compressed by zstd"),
         (tar({"sbin/init": b"x" * 2000}), "it has more than 0 MiB"),
     ],
 )

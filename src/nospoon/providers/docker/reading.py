@@ -11,6 +11,7 @@ container, takes more than MOST bytes of a disk, or has more than MEMBERS files,
 
 from __future__ import annotations
 
+import copy
 import itertools
 import json
 import os
@@ -41,8 +42,35 @@ ZSTD = b"\x28\xb5\x2f\xfd"
 """RFC 8878, 3.1.1."""
 CAPABILITY = "SCHILY.xattr.security.capability"
 INITS = {"sbin/init", "usr/sbin/init"}
+ARCHITECTURE = {"x86_64": "amd64", "aarch64": "arm64"}.get(os.uname().machine, "")
+"""Of this machine, as an index calls it (image-index.md, GOARCH)."""
 WHITEOUT, OPAQUE = ".wh.", ".wh..wh..opq"
 """What a layer has of what lower ones lose: a name, or all that is in a directory (layer.md)."""
+
+
+class Links:
+    """Hard links of a layer to files that are not written by their own names: a layer above has
+    others of these, or removes them. `waiting`: such a file -> names by which it stays.
+    """
+
+    def __init__(self) -> None:
+        self.waiting: dict[str, list[str]] = {}
+        self._targets: dict[str, str] = {}
+
+    def target(self, member: tarfile.TarInfo) -> str:
+        """What a link leads to, "" for no link."""
+        found = posixpath.normpath(f"/{member.linkname}") if member.islnk() else ""
+        return self._targets.get(found, found)
+
+    def leave(self, path: str, target: str) -> None:
+        """One that is not written."""
+        if target:
+            self._targets[path] = target
+
+    def put_off(self, path: str, name: str, target: str) -> None:
+        """One that is written when its layer is read again."""
+        self._targets[path] = target
+        self.waiting.setdefault(target, []).append(name)
 
 
 class Merged:
@@ -65,27 +93,55 @@ class Merged:
         """What is above stays. `is_last`: nothing is below, and no names need be known."""
         names: set[str] = set()
         covered: set[str] = set()
+        links = Links()
+        for packed, member in self._read(layer):
+            path = posixpath.normpath(f"/{member.name}")
+            self._count_in(member, path)
+            directory, base = posixpath.split(path)
+            target = links.target(member)
+            if base == OPAQUE:
+                covered.add(f"{directory}/")
+            elif base.startswith(WHITEOUT):
+                covered.add(posixpath.join(directory, base.removeprefix(WHITEOUT)))
+            elif self._is_covered(path):
+                links.leave(path, target)
+            elif _may_be_in_a_root(member):
+                if target and self._is_covered(target):
+                    links.put_off(path, member.name, target)
+                else:
+                    member.linkname = target[1:] if target else member.linkname
+                    self._put(packed, member)
+                if not is_last:
+                    names.add(path)
+                    covered.update(() if member.isdir() else (path,))
+        if links.waiting:
+            self._put_linked(layer, links.waiting)
+        self._names |= names
+        self._covered |= covered
+
+    def _read(self, layer: IO[bytes]) -> Iterator[tuple[tarfile.TarFile, tarfile.TarInfo]]:
         packed = tarfile.open(fileobj=layer, mode="r|*", errorlevel=2)  # noqa: SIM115
         while (member := packed.next()) is not None:
             packed.members.clear()  # type: ignore[attr-defined]  # they are as many as it has
             self._clean.members.clear()  # type: ignore[attr-defined]
             self.name = member.name[:SHOWN]
-            if len(member.name) > LONGEST_PATH:
+            if max(len(member.name), len(member.linkname)) > LONGEST_PATH:
                 sys.exit(f"{self.name!r}: its path has more than {LONGEST_PATH} characters")
-            path = posixpath.normpath(f"/{member.name}")
-            self._count_in(member, path)
-            directory, base = posixpath.split(path)
-            if base == OPAQUE:
-                covered.add(f"{directory}/")
-            elif base.startswith(WHITEOUT):
-                covered.add(posixpath.join(directory, base.removeprefix(WHITEOUT)))
-            elif _may_be_in_a_root(member) and not self._is_covered(path):
-                self._put(packed, member)
-                if not is_last:
-                    names.add(path)
-                    covered.update(() if member.isdir() else (path,))
-        self._names |= names
-        self._covered |= covered
+            yield packed, member
+
+    def _put_linked(self, layer: IO[bytes], waiting: dict[str, list[str]]) -> None:
+        """Files that have lost the name by which the layer has their content, by their others."""
+        layer.seek(0)
+        for packed, member in self._read(layer):
+            first, *others = waiting.pop(posixpath.normpath(f"/{member.name}"), ("",))
+            if not first:
+                continue
+            member.name = first
+            self._put(packed, member)
+            for each in others:
+                link = copy.copy(member)
+                link.name, link.type, link.linkname = each, tarfile.LNKTYPE, first
+                self._put(packed, link)
 
     def _count_in(self, member: tarfile.TarInfo, path: str) -> None:
         files = 1 + self._made_above(path)
@@ -153,6 +209,14 @@ def layers(source: IO[bytes]) -> list[IO[bytes]]:
     def text(name: str) -> Any:
         return json.loads(content(name).read(TEXT))
 
+    def manifest_of(index: dict[str, list[dict[str, Any]]]) -> Any:
+        """For this machine, else the first one that is there: an engine may save those of other
+        machines by their names alone.
+        """
+        there = [each for each in index["manifests"] if blob(each) in found]
+        mine = (e for e in there if (e.get("platform") or {}).get("architecture") == ARCHITECTURE)
+        return text(blob(next(mine, there[0])))
+
     def content(name: str) -> IO[bytes]:
         file = outer.extractfile(found[name])
         if file is None:
@@ -164,13 +228,13 @@ def layers(source: IO[bytes]) -> list[IO[bytes]]:
 
     try:
         if "oci-layout" in found and "index.json" in found:
-            manifest = text(blob(text("index.json")["manifests"][0]))
+            manifest = manifest_of(text("index.json"))
             if "manifests" in manifest:  # of several architectures
-                manifest = text(blob(manifest["manifests"][0]))
+                manifest = manifest_of(manifest)
             return [content(blob(each)) for each in manifest["layers"]]
         if "manifest.json" in found and any(each.endswith(".tar") for each in found):
             return [content(each) for each in text("manifest.json")[0]["Layers"]]
-    except (KeyError, IndexError, TypeError) as error:
+    except (KeyError, IndexError, TypeError, AttributeError) as error:
         raise ValueError("its manifest names no layers that are there") from error
     return []
 
@@ -184,6 +248,9 @@ def sources() -> Iterator[tuple[IO[bytes], bool]]:
         return
     found = layers(sys.stdin.buffer)
     for number, each in reversed(list(enumerate(found))):
+        if each.read(len(ZSTD)) == ZSTD:  # which takes another process, with a file of its own
+            raise ValueError("a layer is compressed by zstd: expected gzip, or no compression")
+        each.seek(0)
         yield each, number == 0
     if not found:
         sys.stdin.buffer.seek(0)
