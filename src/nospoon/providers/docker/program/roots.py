@@ -24,7 +24,6 @@ from nospoon.providers.docker.program.wire import PIECE, EngineError
 
 LABEL = "nospoon.root"
 """Of a container and an image: the directory of pools in which their records are."""
-DOCKER, LIBPOD = "/v1.40", "/v4.0.0/libpod"
 THERE = 17
 """Status where a name is another's (EEXIST)."""
 BUSY = (0.0, 0.5, 2.0)
