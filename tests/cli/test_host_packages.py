@@ -21,6 +21,12 @@ from nospoon.clusterfile.load import load
             {"nospoon_engine": True},
         ),
         (
+            "here: {libvirt: 'qemu:///system', docker: {socket: /run/podman/podman.sock}}",
+            ["podman", "runc"],
+            {"nospoon_engine": True},
+        ),
+        ("here: {libvirt: 'qemu:///system', docker: {socket: /run/docker.sock}}", [], {}),
+        (
             "here: {libvirt: 'qemu:///system', lxc: true, docker: true}",
             ["lxc", "uidmap", "podman", "runc"],
             {"nospoon_containers": True, "nospoon_engine": True},
@@ -33,6 +39,19 @@ def test_a_host_is_prepared_for_each_of_its_connections(
     cluster = load(f"cluster: x\nhosts: {{{hosts}}}\nnodes: [{{}}]\n", file="x.yaml")
     assert host.more_packages(cluster, None) == packages
     assert host.preparations(cluster) == preparations
+
+
+def test_a_host_is_not_prepared_for_connections_of_another() -> None:
+    hosts = (
+        "a: {libvirt: 'qemu:///system'}, "
+        "b: {ssh: root@b, libvirt: 'qemu+ssh://root@b/system', lxc: true}, "
+        "c: {ssh: root@c, libvirt: 'qemu+ssh://root@c/system', docker: true}"
+    )
+    cluster = load(f"cluster: x\nhosts: {{{hosts}}}\nnodes: [{{}}]\n", file="x.yaml")
+    found = {each.ssh: host.more_packages(cluster, None, each.ssh) for each in cluster.hosts}
+    assert found == {"": [], "root@b": ["lxc", "uidmap"], "root@c": ["podman", "runc"]}
+    assert host.preparations(cluster, "") == {}
+    assert host.preparations(cluster, "root@b") == {"nospoon_containers": True}
 
 
 def test_a_volume_group_and_open_vswitch_have_packages_of_their_own() -> None:

@@ -300,7 +300,7 @@ class Docker(_Usual):
 
     @property
     def declares(self) -> Declared:
-        return ENGINE
+        return NAMED_ENGINE if self.socket and "podman" not in self.socket else ENGINE
 
     @property
     def pools(self) -> str:
@@ -454,6 +454,8 @@ ENGINE = replace(
     packages=("podman", "runc"),
     preparation="nospoon_engine",
 )
+NAMED_ENGINE = replace(ENGINE, packages=(), preparation="")
+"""One that is there, and that a host gets no Podman besides."""
 IN_MEMORY = Declared(
     is_real=False,
     networking=Networking.SIMULATED,

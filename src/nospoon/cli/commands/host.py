@@ -78,17 +78,19 @@ def setup(
     columns: tuple[str, ...],
 ) -> None:
     """Prepare the hosts of FILE: packages, libvirt, Open vSwitch for files that have networks on
-    it, liblxc and its ids for files with `lxc`, Podman and its ids for files with `docker`, the
-    directory of pools, bridges.
+    it, liblxc and its ids for hosts with `lxc`, Podman and its ids for hosts with `docker` that
+    names no other engine's socket, the directory of pools, bridges.
 
     Ansible does it, as you: by your ssh, with your sudo. A second run changes nothing.
     """
     cluster = read_cluster(file)
     hosts = _to_prepare(cluster, file, chosen)
     asked = ["--ask-become-pass"] if ask_become_pass else []
-    for variables in hosts.values():
-        variables["nospoon_more_packages"] = [*packages, *more_packages(cluster, volume_group)]
-        variables.update(preparations(cluster))
+    reached = {host.name: host.ssh for host in cluster.hosts}
+    for name, variables in hosts.items():
+        more = more_packages(cluster, volume_group, reached[name])
+        variables["nospoon_more_packages"] = [*packages, *more]
+        variables.update(preparations(cluster, reached[name]))
         if volume_group:
             variables["nospoon_volume_group"] = volume_group
             variables["nospoon_volume_size"] = volume_size
@@ -100,20 +102,20 @@ def setup(
         raise click.exceptions.Exit(1)
 
 
-def more_packages(cluster: Cluster, volume_group: str | None) -> list[str]:
-    """What is wanted only by those who use it."""
+def more_packages(cluster: Cluster, volume_group: str | None, ssh: str = "") -> list[str]:
+    """What is wanted only by those who use it. `ssh`: how the machine is reached."""
     ovs = any(network.switch == "ovs" for network in cluster.networks)
-    of_connections = dict.fromkeys(name for of in _declared(cluster) for name in of.packages)
+    of_connections = dict.fromkeys(name for of in _declared(cluster, ssh) for name in of.packages)
     return ["openvswitch-switch"] * ovs + ["lvm2"] * bool(volume_group) + [*of_connections]
 
 
-def preparations(cluster: Cluster) -> dict[str, bool]:
-    """Variables of the collection nospoon.host, by what connections declare."""
-    return {of.preparation: True for of in _declared(cluster) if of.preparation}
+def preparations(cluster: Cluster, ssh: str = "") -> dict[str, bool]:
+    """Variables of the collection nospoon.host, by what connections of a machine declare."""
+    return {of.preparation: True for of in _declared(cluster, ssh) if of.preparation}
 
 
-def _declared(cluster: Cluster) -> Iterator[Declared]:
-    return (host.declares for host in cluster.hosts)
+def _declared(cluster: Cluster, ssh: str) -> Iterator[Declared]:
+    return (host.declares for host in cluster.hosts if host.ssh == ssh)
 
 
 def _to_prepare(
