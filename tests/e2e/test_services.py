@@ -74,12 +74,15 @@ def test_an_upgrade_takes_one_node_after_the_other(images: Rack) -> None:
     said = images.run("service", "upgrade", "both", file, "--yes").stderr
     assert said.index("== db") < said.index("== web") < said.index("-/+ machine web")
     refused = images.run("service", "rollback", "both", file, "--yes", status=1).stderr
-    assert "db, web would not return to a former root" in refused, "it has the image already"
+    assert "db, web would not return to a former root" in refused
+    assert f"{file} names the image and roles that they have now" in refused
     other = Path(file).read_text().replace("new.img", "other.img")
     (images.directory / "other.img").write_bytes(bytes(3 << 20))
     Path(file).write_text(other)
     refused = images.run("service", "rollback", "both", file, "--yes", status=1).stderr
-    assert "web would not return to a former root" in refused
+    assert f"web would not return to a former root: none is of the image and roles that {file}" in (
+        refused
+    )
     Path(file).write_text(other.replace("other.img", "new.img"))
     back = Path(file).read_text().replace("new.img", "disk.img")
     Path(file).write_text(back)

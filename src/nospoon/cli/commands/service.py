@@ -142,10 +142,11 @@ def rollback(context: click.Context, service: str, file: str, *, yes: bool) -> N
     leaving = {step.node for step in plan.steps if step.kind == "machine"} - {*plan.returns}
     without = [node for node in nodes if node in leaving]
     if without or not plan.returns:
-        which = ", ".join(without or nodes)
+        why = f"none is of the image and roles that {file} names"
+        if not without:
+            why = f"{file} names the image and roles that they have now"
         raise NospoonError(
-            f"{which} would not return to a former root: none is of the image and roles that "
-            f"{file} names",
+            f"{', '.join(without or nodes)} would not return to a former root: {why}",
             hint=f"Name the image that was there before. `nospoon plan {file}` shows what changes.",
         )
     _bring(context, client, rows, file, yes=yes)
