@@ -17,10 +17,10 @@ import pytest
 
 from nospoon.cli.commands import image
 from nospoon.control.content.images import root_facts
-from nospoon.dev.images import build, disk, filesystem
+from nospoon.dev.images import build, disk, filesystem, oci
 from nospoon.dev.images.build import Format
 from nospoon.dev.images.root import Root
-from nospoon.errors import ProviderError, UsageError
+from nospoon.errors import MissingTool, ProviderError, UsageError
 from nospoon.runtime import process
 from nospoon.testing.ironic import until
 
@@ -220,10 +220,61 @@ def test_a_build_logs_its_commands_only_where_asked(
     assert list((tmp_path / "made").iterdir()) == []
 
 
+async def test_an_oci_archive_says_whose_programs_are_in_it(tmp_path: Path) -> None:
+    said = {}
+    for machine in ("x86_64", "aarch64", "riscv64"):
+        oci.make(tar_of(tmp_path), tmp_path / machine, name="n", epoch=EPOCH, machine=machine)
+        with tarfile.open(tmp_path / machine) as archive:
+            files = [archive.extractfile(each) for each in archive if each.size < 1000]
+            texts = [json.loads(each.read()) for each in files if each is not None]
+        (said[machine],) = (each["architecture"] for each in texts if "architecture" in each)
+    assert said == {"x86_64": "amd64", "aarch64": "arm64", "riscv64": "riscv64"}
+
+
+def test_a_build_needs_the_tools_of_its_formats(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    (tmp_path / "mmdebstrap").touch(0o755)
+    build.need_tools([Format.OCI], str(tmp_path))
+    with pytest.raises(MissingTool, match=r"the build needs zstd\."):
+        build.need_tools([Format.OCI, Format.LXC], str(tmp_path))
+    with pytest.raises(MissingTool, match=r"the build needs e2fsprogs\."):
+        build.need_tools([Format.EXT4], str(tmp_path))
+    with pytest.raises(MissingTool, match=r"e2fsprogs fdisk .*mtools qemu-utils\."):
+        build.need_tools([Format.QCOW2], str(tmp_path))
+
+
+@pytest.mark.parametrize(
+    ("words", "status", "why"),
+    [
+        (("{file}/images", "--as=oci"), 1, "cannot write images to {file}/images: not a directory"),
+        (
+            ("{made}", "--as=oci", "--column=digest"),
+            2,
+            "no column 'digest'; there are file, format",
+        ),
+    ],
+)
+def test_a_build_that_cannot_show_or_write_its_images_is_refused_before_it_begins(
+    tmp_path: Path, words: tuple[str, ...], status: int, why: str
+) -> None:
+    file, made = tmp_path / "file", tmp_path / "made"
+    file.touch()
+    argv = [sys.executable, "-m", "nospoon.cli.main", "image", "build"]
+    argv += [each.format(file=file, made=made) for each in words]
+    done = subprocess.run(argv, check=False, capture_output=True, text=True, timeout=100)
+    assert done.returncode == status
+    assert why.format(file=file) in done.stderr
+    assert "Traceback" not in done.stderr
+    assert not made.exists()
+
+
 def test_a_wrong_time_of_the_source_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("SOURCE_DATE_EPOCH", "yesterday")
-    with pytest.raises(UsageError, match="expected seconds since 1970"):
-        image._epoch()
+    for wrong in ("yesterday", "\N{SUPERSCRIPT TWO}", "99999999999"):
+        monkeypatch.setenv("SOURCE_DATE_EPOCH", wrong)
+        with pytest.raises(UsageError, match="expected seconds since 1970"):
+            image._epoch()
     monkeypatch.delenv("SOURCE_DATE_EPOCH")
     assert str(image._epoch()) == os.environ["SOURCE_DATE_EPOCH"]
     with pytest.raises(UsageError, match="--size: expected a size such as 8GiB, got '8'"):

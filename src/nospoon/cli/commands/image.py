@@ -13,14 +13,18 @@ from nospoon.cli import connect
 from nospoon.cli.echo import echo
 from nospoon.cli.ended import until_signal
 from nospoon.cli.files import upload
-from nospoon.cli.output import output_options, print_record, print_rows
-from nospoon.errors import UsageError
+from nospoon.cli.output import check_columns, output_options, print_record, print_rows
+from nospoon.errors import ProviderError, UsageError
 from nospoon.model.images import LOADED, NAME, HypervisorType
 from nospoon.model.rest.images import ImageSummary
 from nospoon.runtime import clock
+from nospoon.runtime.reasons import reason
 
 EPOCH = "SOURCE_DATE_EPOCH"
+LAST = 2**32 - 1
+"""In the year 2106: not all formats have later times."""
 COLUMNS = ("name", "hypervisor_type", "format", "size", "created", "sha256")
+BUILT = ("file", "format", "size", "sha256")
 IN_CLOUD = ("name", "hypervisor_type", "format", "size", "created", "id")
 
 
@@ -54,9 +58,10 @@ def load(
     """Load FILE: a disk (raw, qcow2), or a root file system (tar; plain, gzip, xz or zstd; ext4 for
     containers of a cloud).
 
-    It replaces an image of that name; clusters get it at their next `up`. Nova chooses compute
-    hosts for an image in Glance by its type, too.
+    In nospoon's store it replaces an image of that name, and clusters get it at their next `up`;
+    Glance may have none of it. Nova chooses compute hosts for an image in Glance by its type, too.
     """
+    check_columns(columns, COLUMNS if cloud is None else IN_CLOUD)
     name = name or file.name.partition(".")[0].lower()
     wanted = HypervisorType(kind) if kind is not None else None
     if cloud is not None:
@@ -155,6 +160,7 @@ def build(
     from nospoon.runtime.logs import configure  # noqa: PLC0415
 
     configure(connect.current_settings().log_level)
+    check_columns(columns, BUILT)
     if not NAME.match(name):
         raise UsageError(f"--name: {name!r} is not a name for an image")
     copied = [_copy(each) for each in copies]
@@ -163,21 +169,17 @@ def build(
     root = Root(
         suite, mirror, (*PACKAGES, *packages), copies=copied, commands=commands,
     )  # fmt: skip
-    built = until_signal(
-        images.build(
-            root,
-            {images.Format(each) for each in formats},
-            directory,
-            name=name,
-            epoch=epoch,
-            size=_bytes(size),
-        )
-    )
+    wanted, bytes_ = {images.Format(each) for each in formats}, _bytes(size)
+    work = images.build(root, wanted, directory, name=name, epoch=epoch, size=bytes_)
+    try:
+        built = until_signal(work)
+    except OSError as error:
+        raise ProviderError(f"cannot write images to {directory}: {reason(error)}") from error
     rows = [
         {"file": str(each.file), "format": str(each.format), "size": each.file.stat().st_size,
          "sha256": each.sha256} for each in built
     ]  # fmt: skip
-    print_rows(rows, format_=format_, columns=columns, names=("file", "format", "size", "sha256"))
+    print_rows(rows, format_=format_, columns=columns, names=BUILT)
 
 
 def _copy(text: str) -> tuple[Path, str]:
@@ -206,7 +208,7 @@ def _epoch() -> int:
     https://reproducible-builds.org/specs/source-date-epoch/
     """
     given = os.environ.setdefault(EPOCH, str(int(clock.unix())))
-    if not given.isdigit():
+    if not (given.isascii() and given.isdigit()) or int(given) > LAST:
         raise UsageError(f"{EPOCH}: expected seconds since 1970, got {given!r}")
     return int(given)
 

@@ -38,7 +38,13 @@ ENDINGS = {
     Format.RAW: "raw",
     Format.QCOW2: "qcow2",
 }
-TOOLS = {"mmdebstrap": "mmdebstrap", "zstd": "zstd", **disk.TOOLS}
+TOOLS = {
+    **dict.fromkeys(DISKS, disk.TOOLS),
+    Format.LXC: {"zstd": "zstd"},
+    Format.EXT4: {"debugfs": "e2fsprogs"},
+    Format.OCI: {},
+}
+"""What a format takes besides a root: as `disk.TOOLS` has it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +65,7 @@ async def build(
 
     Raises `MissingTool` or `ProviderError`.
     """
-    _need_tools()
+    need_tools(formats)
     if DISKS & {*formats}:
         wanted = replace(wanted, packages=(*wanted.packages, *KERNEL))
     directory.mkdir(parents=True, exist_ok=True)
@@ -112,11 +118,14 @@ def _digest(file: Path) -> str:
         return hashlib.file_digest(content, "sha256").hexdigest()
 
 
-def _need_tools() -> None:
-    path = "/usr/sbin:/sbin:/usr/bin:/bin"
+def need_tools(formats: Collection[Format], path: str = "/usr/sbin:/sbin:/usr/bin:/bin") -> None:
+    """Raises `MissingTool` for what is neither in the user's path nor in this one."""
+    tools = {"mmdebstrap": "mmdebstrap"}
+    for each in formats:
+        tools |= TOOLS[each]
     missing = {
         package
-        for tool, package in TOOLS.items()
+        for tool, package in tools.items()
         if not (Path(tool).exists() or shutil.which(tool) or shutil.which(tool, path=path))
     }
     if missing:

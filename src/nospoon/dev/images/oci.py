@@ -9,6 +9,7 @@ import gzip
 import hashlib
 import io
 import json
+import os
 import tarfile
 import tempfile
 from collections.abc import Iterator
@@ -17,18 +18,24 @@ from pathlib import Path
 from typing import IO
 
 _TYPE = "application/vnd.oci.image"
+ARCHITECTURES = {"x86_64": "amd64", "aarch64": "arm64"}
+"""Names of Go's for machines (config.md, GOARCH)."""
 CHUNK = 1 << 20
 STOP = "SIGRTMIN+3"
 """What systemd shuts down by (systemd(1))."""
 
 
-def make(tar: Path, archive: Path, *, name: str, epoch: int) -> None:
-    """Write it: one layer, whose first process is init. `epoch`: Unix seconds of all its times."""
+def make(tar: Path, archive: Path, *, name: str, epoch: int, machine: str = "") -> None:
+    """Write it: one layer, whose first process is init. `epoch`: Unix seconds of all its times;
+    `machine`: whose programs are in it, as uname(1) calls it, "" for this one's.
+    """
+    machine = machine or os.uname().machine
     with tempfile.TemporaryFile(dir=archive.parent) as layer:
         plain = _compressed(tar, layer)
         created = datetime.fromtimestamp(epoch, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
         config = _json({
-            "created": created, "architecture": "amd64", "os": "linux",
+            "created": created, "architecture": ARCHITECTURES.get(machine, machine),
+            "os": "linux",
             "config": {"Cmd": ["/sbin/init"], "StopSignal": STOP},
             "rootfs": {"type": "layers", "diff_ids": [f"sha256:{plain}"]},
         })  # fmt: skip
