@@ -44,7 +44,7 @@ class _BootTarget(click.Choice[str]):
 
 @click.group("node")
 def command() -> None:
-    """Nodes: list, show, power, boot, media, console, ssh, exec, fault.
+    """Nodes: list, show, power, boot, media, console, ssh, exec, logs, fault.
 
     NODE is a name, CLUSTER/NAME or a UUID.
     """
