@@ -97,6 +97,18 @@ def test_an_upgrade_takes_one_node_after_the_other(images: Rack) -> None:
     images.run("down", "--yes", name)
 
 
+def test_an_upgrade_to_fewer_nodes_removes_the_others(images: Rack) -> None:
+    name = images.name()
+    text = f"cluster: {name}\nhosts: {{sim: simulated}}\n{images.bmc()}"
+    text += "services: {web: {image: root.tar, count: 2}}\n"
+    images.run("up", "--yes", images.file(text, f"{name}.yaml"))
+    fewer = images.file(text.replace("count: 2", "count: 1"), f"{name}.yaml")
+    said = images.run("service", "upgrade", "web", fewer, "--yes").stderr
+    assert f"{name}/web-1 runs service web no more" in said
+    assert [row["node"] for row in images.json("status", name)] == ["web-0"]
+    images.run("down", "--yes", name)
+
+
 def test_changes_of_services_follow_their_rules(images: Rack) -> None:
     name = images.name()
     images.run("up", "--yes", written(images, name, SERVICES))

@@ -159,8 +159,13 @@ def _bring(
     for row in rows:
         echo(f"== {row.node}", err=True)
         context.invoke(up.command, file=file, yes=yes, targets=(row.node,))
-        if until_healthy(client, row, looks=SETTLES).power == "off":
-            node = f"{row.cluster}/{row.node}"
+        node = f"{row.cluster}/{row.node}"
+        try:
+            now = until_healthy(client, row, looks=SETTLES)
+        except NotFound:
+            echo(f"{node} runs service {row.service} no more", err=True)
+            continue
+        if now.power == "off":
             echo(
                 f"{node} was off, and stays off: `nospoon node power {node} on` starts it", err=True
             )
