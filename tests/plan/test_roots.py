@@ -154,6 +154,21 @@ def test_one_former_root_is_kept_a_node() -> None:
     assert gone == {"n-0", "a"}
 
 
+@pytest.mark.parametrize("of", ["a", "b", "c"])
+def test_a_node_that_moves_leaves_its_roots_and_returns_to_none(of: str) -> None:
+    """They go with its place, whatever their images are."""
+    there = [replace(e, key=replace(e.key, place="g")) for e in upgraded()]
+    roots = with_roots(desired(of), there, [NODE])
+    assert roots.returns == ()
+    assert roots.notes == tuple(
+        f"what is on root {name} is lost: it is on g, and n is to be on h"
+        for name in ("n-0", "n-1000")
+    )
+    steps = planned(roots, there).steps
+    gone = {s.key.name for s in steps if s.action in {Action.DELETE, Action.REPLACE}}
+    assert gone >= {"n-0", "n-1000"}
+
+
 def test_what_stays_as_it_is_in_an_up_of_other_nodes_is_not_said() -> None:
     roots = with_roots(desired("a"), upgraded(), [NODE], targets=("m",))
     assert (root_of(roots), roots.notes) == ("n-0", ())

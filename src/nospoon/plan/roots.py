@@ -184,24 +184,30 @@ def _settle(
     name = chosen or _free(node.name, {each.key.name for each in found}, mark)
     if name != first.name:
         _rename(desired, machine, first, replace(first, name=name))
-    kept = list(_kept(found, name, used)) if node.keeps_root else []
+    here = [each for each in found if each.key.place == machine.place]
+    kept = list(_kept(here, name, used)) if node.keeps_root else []
     for each in kept:
-        if each.key.place == machine.place:
-            _keep(desired, each, there.images, wanted)
-    staying = {each.key for each in kept} | {Key(Kind.VOLUME, machine.place, name)}
-    lost = [each.key.name for each in found if each.key not in staying]
-    is_former = bool(chosen) and used not in ("", name)
+        _keep(desired, each, there.images, wanted)
+    staying = {each.key for each in kept} | {replace(first, name=name)}
+    lost = [each.key for each in found if each.key not in staying]
+    is_there = any(each.key == replace(first, name=name) for each in same)
+    is_former = is_there and used not in ("", name)
     keeps = used != name and any(each.key.name == used for each in kept)
     what = "image and roles" if mark or any(map(_ran, found)) else "image"
-    said = _said(node, lost, name if is_former else "", used if keeps else "", what)
+    said = _said(node, machine.place, lost, name if is_former else "", used if keeps else "", what)
     return list(said), is_former
 
 
-def _said(node: Node, lost: Iterable[str], former: str, kept: str, what: str) -> Iterator[str]:
+def _said(
+    node: Node, place: str, lost: Iterable[Key], former: str, kept: str, what: str
+) -> Iterator[str]:
     """Of roots that go, the former one that a node returns to, and the one that it leaves."""
     most = "one former root is kept" if node.keeps_root else "no former root is kept"
-    for name in lost:
-        yield f"what is on root {name} is lost: {most} of {node.name}"
+    for each in lost:
+        why = f"{most} of {node.name}"
+        if each.place != place:
+            why = f"it is on {each.place}, and {node.name} is to be on {place}"
+        yield f"what is on root {each.name} is lost: {why}"
     if former:
         which = f"the root that it had of this {what} ({former})"
         yield f"{node.name} returns to {which}, as it was then"
