@@ -21,7 +21,7 @@ import subprocess
 import sys
 import tarfile
 from collections.abc import Iterator
-from typing import IO, Any
+from typing import IO, Any, TypedDict
 
 MEMBERS = 2_000_000
 BLOCK = 4096
@@ -46,6 +46,20 @@ ARCHITECTURE = {"x86_64": "amd64", "aarch64": "arm64"}.get(os.uname().machine, "
 """Of this machine, as an index calls it (image-index.md, GOARCH)."""
 WHITEOUT, OPAQUE = ".wh.", ".wh..wh..opq"
 """What a layer has of what lower ones lose: a name, or all that is in a directory (layer.md)."""
+
+
+class Described(TypedDict, total=False):
+    """What is read of the description of a blob (descriptor.md)."""
+
+    digest: str
+    platform: dict[str, str] | None
+
+
+class Manifest(TypedDict, total=False):
+    """What is read of one, or of an index of several."""
+
+    manifests: list[Described]
+    layers: list[Described]
 
 
 class Links:
@@ -209,13 +223,14 @@ def layers(source: IO[bytes]) -> list[IO[bytes]]:
     def text(name: str) -> Any:
         return json.loads(content(name).read(TEXT))
 
-    def manifest_of(index: dict[str, list[dict[str, Any]]]) -> Any:
+    def manifest_of(index: Manifest) -> Manifest:
         """For this machine, else the first one that is there: an engine may save those of other
         machines by their names alone.
         """
         there = [each for each in index["manifests"] if blob(each) in found]
         mine = (e for e in there if (e.get("platform") or {}).get("architecture") == ARCHITECTURE)
-        return text(blob(next(mine, there[0])))
+        chosen: Manifest = text(blob(next(mine, there[0])))
+        return chosen
 
     def content(name: str) -> IO[bytes]:
         file = outer.extractfile(found[name])
@@ -223,7 +238,7 @@ def layers(source: IO[bytes]) -> list[IO[bytes]]:
             raise ValueError(f"{name} is not a file")
         return file
 
-    def blob(described: dict[str, object]) -> str:
+    def blob(described: Described) -> str:
         return "blobs/" + str(described["digest"]).replace(":", "/", 1)
 
     try:
