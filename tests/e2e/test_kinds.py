@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import json
 import tarfile
 from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 
 from nospoon.testing.rack import Rack
 
@@ -136,6 +138,25 @@ def test_deployers_and_verify_get_bare_metal_alone(images: Rack) -> None:
     assert '"metal"' in done.stdout
     refused = images.run("verify", name, "--node", "v", status=2)
     assert "these are of another kind: v (vm)" in refused.stderr
+    images.run("down", "--yes", name)
+
+
+def test_nodes_without_a_bmc_are_exported_without_one(images: Rack) -> None:
+    name = images.name()
+    nodes = "[{name: metal}, {name: v, kind: vm, image: disk.img, nics: [{network: lan, "
+    nodes += "address: 10.93.8.9/24}]}, {name: c, kind: container, image: root.tar, bmc: ipmi}]"
+    lan = "networks: {lan: {cidr: 10.93.8.0/24}}"
+    images.run("up", "--yes", written(images, name, nodes, lan))
+    known = yaml.safe_load(images.run("export", name, "--to", "ansible").stdout)["all"]["hosts"]
+    assert known["v"]["ansible_host"] == "10.93.8.9"
+    has_bmc = {node: [key for key in known[node] if key.startswith("bmc_")] for node in known}
+    assert has_bmc["v"] == []
+    assert "bmc_password" in has_bmc["c"]
+    targets = json.loads(images.run("export", name, "--to", "prometheus-sd").stdout)
+    ends = [(e["labels"]["__meta_nospoon_node"], e["labels"]["__meta_nospoon_endpoint"])
+            for e in targets]  # fmt: skip
+    assert sorted(ends) == [("c", "ipmi"), ("metal", "ipmi"), ("metal", "redfish"), ("v", "node")]
+    assert "HostName 10.93.8.9" in images.run("export", name, "--to", "ssh-config").stdout
     images.run("down", "--yes", name)
 
 

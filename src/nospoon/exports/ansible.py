@@ -64,6 +64,8 @@ def _variables(place: Place) -> dict[str, object]:
 
 def _bmc(place: Place) -> dict[str, object]:
     bmc = place.bmc
+    if not bmc.protocols:
+        return {}
     return {
         "bmc_address": bmc.address,
         "bmc_ipmi_port": bmc.ipmi_port,

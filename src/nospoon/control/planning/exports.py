@@ -128,7 +128,7 @@ def _written(inventory: Inventory, to: str, before: Sequence[LeftOut]) -> Export
 def _everywhere(inventory: Inventory) -> Iterator[str]:
     """BMCs at all addresses of their host, of which clients need one."""
     for address in dict.fromkeys(each.bmc.address for each in inventory.places):
-        if ip_address(address).is_unspecified:
+        if address and ip_address(address).is_unspecified:  # VMs and containers may have none
             yield (
                 f"address of BMCs at {address}, which means all addresses of their host: write the "
                 "one that clients use in its place"
