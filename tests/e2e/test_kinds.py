@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 import yaml
 
+from nospoon.model.rest.nodes import NodeLogin
 from nospoon.testing.rack import Rack
 
 KEY = "ssh-ed25519 AAAA me@here"
@@ -126,6 +127,21 @@ def test_ssh_goes_to_the_address_that_a_node_is_given(images: Rack, tmp_path: Pa
     journal = "journalctl --no-pager --quiet '--unit=a b.service' --lines=5 --follow"
     assert done.stdout.endswith(f"|-l|debian|--|10.93.8.9|{journal}|")
     assert images.json("node", "show", f"{name}/n")["kind"] == "vm"
+    images.run("down", "--yes", name)
+
+
+def test_users_are_led_to_a_network_on_which_the_host_has_an_address(images: Rack) -> None:
+    """Not to the first NIC, which is on one that leads nowhere."""
+    name = images.name()
+    lans = "networks: {apart: {cidr: 10.93.7.0/24}, lan: {cidr: 10.93.8.0/24, nat: true}}"
+    nics = "[{network: apart, address: 10.93.7.9/24}, {network: lan, address: 10.93.8.9/24}]"
+    nodes = f"[{{name: n, kind: vm, image: disk.img, nics: {nics}}}]"
+    images.run("up", "--yes", written(images, name, nodes, lans))
+    seen = images.client.ask(NodeLogin, "GET", f"/v1/nodes/{name}/n/login")
+    assert seen.address == "10.93.8.9"
+    for to, line in (("ssh-config", "HostName 10.93.8.9"), ("ansible", "ansible_host: 10.93.8.9")):
+        assert line in images.run("export", name, "--to", to).stdout
+    assert '"10.93.7.9:9100"' in images.run("export", name, "--to", "prometheus-sd").stdout
     images.run("down", "--yes", name)
 
 

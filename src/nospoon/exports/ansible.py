@@ -51,7 +51,7 @@ def _groups(inventory: Inventory, place: Place, hosts: Container[str]) -> Iterat
 def _variables(place: Place) -> dict[str, object]:
     jump = place.host.ssh.removeprefix("ssh://")
     told = {
-        "ansible_host": place.address,
+        "ansible_host": place.ssh_address,
         "ansible_ssh_common_args": f"-o ProxyJump={jump}" if jump else "",
         "nospoon_uuid": str(place.machine.uuid),
         "nospoon_host": place.host.name,

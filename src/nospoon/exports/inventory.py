@@ -19,7 +19,7 @@ from nospoon.plan.enrollment.enrol import enrolled, login, nested, values
 @dataclass(frozen=True, slots=True)
 class Place:
     """A node and where it is. `addresses` of its NICs in their order, "" where no one knows it;
-    `login`: that by which it is reached from its host, "" for the first.
+    `login`: that by which users log in from its host, "" for the first.
     """
 
     node: Node
@@ -36,8 +36,13 @@ class Place:
 
     @property
     def address(self) -> str:
-        """By which it is reached, "" where none is known."""
-        return self.login or next((each for each in self.addresses if each), "")
+        """The first that is known, "" for none."""
+        return next((each for each in self.addresses if each), "")
+
+    @property
+    def ssh_address(self) -> str:
+        """Where ssh(1) finds it from its host, "" where no address is known."""
+        return self.login or self.address
 
 
 @dataclass(frozen=True, slots=True)

@@ -24,7 +24,7 @@ def make(inventory: Inventory) -> Made:
 def _block(inventory: Inventory, place: Place) -> Iterator[str]:
     cluster = inventory.cluster.name
     yield f"Host {cluster}-{place.name} {place.name}.{cluster}"
-    yield f"    HostName {place.address}"
+    yield f"    HostName {place.ssh_address}"
     if place.host.ssh:
         yield f"    ProxyJump {place.host.ssh.removeprefix('ssh://')}"
     yield "    StrictHostKeyChecking no"
