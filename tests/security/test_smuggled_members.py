@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import json
 import subprocess
 import sys
 import tarfile
@@ -58,6 +59,19 @@ def test_no_header_says_that_the_next_files_are_its_content(tmp_path: Path, kind
     found = read(tmp_path, bytes(image))
     assert [each.name for each in found] == ["a", "sbin/init"]
     assert all(each.isreg() for each in found)
+
+
+@pytest.mark.parametrize("kind", [b"Z", tarfile.BLKTYPE, tarfile.FIFOTYPE, tarfile.DIRTYPE])
+def test_no_link_leads_to_what_a_root_does_not_have(tmp_path: Path, kind: bytes) -> None:
+    """A device that a layer above removes was written as the file that a link to it names."""
+    link = member("a", tarfile.LNKTYPE)
+    link.linkname = "dev/disk"
+    lower = packed((member("dev/disk", kind), b""), (link, b""))
+    upper = packed((member("dev/.wh.disk"), b""))
+    files = {"0/layer.tar": lower, "1/layer.tar": upper}
+    files["manifest.json"] = json.dumps([{"Layers": list(files)}]).encode()
+    saved = packed(*((member(name, size=len(each)), each) for name, each in files.items()))
+    assert [each.name for each in read(tmp_path, saved)] == ["sbin/init"]
 
 
 def test_links_have_no_size(tmp_path: Path) -> None:

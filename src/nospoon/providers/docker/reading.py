@@ -147,6 +147,8 @@ class Merged:
         """Files that have lost the name by which the layer has their content, by their others."""
         layer.seek(0)
         for packed, member in self._read(layer):
+            if not (member.isreg() or member.issym()):
+                continue
             first, *others = waiting.pop(posixpath.normpath(f"/{member.name}"), ("",))
             if not first:
                 continue
