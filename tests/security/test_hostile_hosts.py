@@ -256,13 +256,14 @@ async def test_of_machines_that_no_one_has_a_host_reports_not_too_many(
 
 async def test_what_a_host_says_of_itself_is_short() -> None:
     """A boot of 64 MiB was kept by the BMC of each machine there, in the store; what containers
-    need was taken apart in the event loop, for seconds.
+    need was taken apart in the event loop, for seconds; all other threads waited until the list of
+    an engine was decoded.
     """
     runner = cast("Runner", Odd("x " * (32 << 20)))
     with pytest.raises(ProviderError, match="printed what is not expected"):
         await boots.steady(runner)
     lxc, docker = LxcHost("rack", runner, "/pools", (0, 0)), DockerHost("rack", runner, "/p", "")
-    for ask in (lxc.facts, docker.facts):
+    for ask in (lxc.facts, docker.facts, lxc.look, docker.look):
         with pytest.raises(ProviderError, match="printed what is not expected"):
             await ask()
 

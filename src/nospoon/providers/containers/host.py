@@ -10,7 +10,7 @@ from pathlib import Path, PurePosixPath
 from nospoon.errors import ProviderError
 from nospoon.providers.containers import filters, scripts
 from nospoon.providers.containers.records import Seen, parse
-from nospoon.runtime.process import Finished, said_by
+from nospoon.runtime.process import Finished, printed_by, said_by
 from nospoon.runtime.runner import LocalRunner, Runner, SshRunner, patient
 from nospoon.runtime.shared import Shared
 
@@ -18,6 +18,8 @@ CHANGE_SECONDS = 900.0
 """For how long a command that changes something may run: it unpacks an image, or copies a volume's
 first content. One that only looks has what the runner gives it.
 """
+LONGEST_LOOK = 16 << 20
+"""Characters of what is there, of some 5,000 containers: what decodes it holds up other threads."""
 PIECE = 8 << 20
 """Bytes of an image that are sent to another host at a time."""
 
@@ -51,7 +53,7 @@ class ContainerHost:
 
     async def _look(self) -> Seen:
         done = await self.run(self._observation, looks=True)
-        return await asyncio.to_thread(self.parsed, done.stdout)
+        return await asyncio.to_thread(self.parsed, printed_by(done, LONGEST_LOOK))
 
     def parsed(self, text: str) -> Seen:
         """What the command wrote."""
