@@ -87,8 +87,8 @@ class Fleet:
         """Bridge -> owners of what is plugged into it, with how many NICs."""
         self._bridges = defaultdict[UUID, Counter[str]](Counter)
         """Cluster -> bridges that its nodes are plugged into, with how many NICs."""
-        self._ports = defaultdict[str, Counter[UUID]](Counter)
-        """How names of ports begin -> clusters with nodes that have such, with how many."""
+        self._ports = dict[str, tuple[UUID, ...]]()
+        """How names of ports begin -> the cluster of each node that has such."""
         self._pools = defaultdict[UUID, Counter[str]](Counter)
         """Cluster -> pools that its nodes have their disks in, with how many nodes."""
         self._owners = dict[UUID, OwnerId]()
@@ -112,7 +112,7 @@ class Fleet:
             self._plugged[bridge][member.owner] += 1
             self._bridges[member.cluster_id][bridge] += 1
         if ports := ports_of(member.machine):
-            self._ports[ports][member.cluster_id] += 1
+            self._ports[ports] = (*self._ports.get(ports, ()), member.cluster_id)
         for name in (member.node, member.path):
             self._named[member.owner][name].add(member.uuid)
         if reached:
@@ -156,7 +156,10 @@ class Fleet:
             _less(self._plugged, bridge, known.owner)
             _less(self._bridges, known.cluster_id, bridge)
         if ports := ports_of(known.machine):
-            _less(self._ports, ports, known.cluster_id)
+            others = [*self._ports.pop(ports)]
+            others.remove(known.cluster_id)
+            if others:
+                self._ports[ports] = tuple(others)
 
     def _unplace(self, uuid: UUID) -> None:
         known = self._members.get(uuid)
@@ -202,7 +205,7 @@ class Fleet:
 
     def has_ports(self, ports: str, *, but: UUID) -> Member | None:
         """A node of another cluster than this one with ports whose names begin so."""
-        if self._ports.get(ports, {}).keys() <= {but}:
+        if {*self._ports.get(ports, ())} <= {but}:
             return None
         others = (each for each in self._members.values() if each.cluster_id != but)
         return next((each for each in others if ports_of(each.machine) == ports), None)
