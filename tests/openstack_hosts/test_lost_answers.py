@@ -175,7 +175,7 @@ async def test_of_two_servers_of_a_machine_one_goes_or_both(
     before, rack = cloud.everything(), any_rack(bench)
     await make(bench, *rack.all)
     (kept,) = cloud.servers
-    for id_, status in ((f"0{kept[1:]}", "ERROR"), (f"f{kept[1:]}", "ACTIVE")):
+    for id_, status in ((f"{0:08}{kept[8:]}", "ERROR"), (f"{'f' * 8}{kept[8:]}", "ACTIVE")):
         metadata = {k: v for k, v in cloud.servers[kept]["metadata"].items() if k != MADE}
         twin = {**cloud.servers[kept], "id": id_, "status": status, "metadata": metadata}
         cloud.servers[id_] = twin
