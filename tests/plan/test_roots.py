@@ -161,7 +161,7 @@ def test_a_node_that_moves_leaves_its_roots_and_returns_to_none(of: str) -> None
     roots = with_roots(desired(of), there, [NODE])
     assert roots.returns == ()
     assert roots.notes == tuple(
-        f"what is on root {name} is lost: it is on g, and n is to be on h"
+        f"what is on root {name} is lost: it is on g, and n moves to h"
         for name in ("n-0", "n-1000")
     )
     steps = planned(roots, there).steps

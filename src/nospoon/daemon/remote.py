@@ -101,7 +101,7 @@ class Remotes:
             await remote.netboot.publish(*machines)
 
     async def fetch_record(self, machine: UUID, *, hosts: Hosts) -> None:
-        """Copy what is new of a machine's record; a host that is away is told of."""
+        """Copy what is new of a machine's record; a host that is away is logged."""
         for ssh, remote in list(self._known.items()):
             if hosts.is_logged_at(ssh, machine):
                 await remote.mirror.look()

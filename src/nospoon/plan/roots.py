@@ -206,7 +206,7 @@ def _said(
     for each in lost:
         why = f"{most} of {node.name}"
         if each.place != place:
-            why = f"it is on {each.place}, and {node.name} is to be on {place}"
+            why = f"it is on {each.place}, and {node.name} moves to {place}"
         yield f"what is on root {each.name} is lost: {why}"
     if former:
         which = f"the root that it had of this {what} ({former})"

@@ -53,14 +53,8 @@ class LxcRuntime:
         except ProviderError as error:
             said = await self.host.sh('tail -n 20 "$1/log" 2>/dev/null || :', directory)
             await self.host.sh(scripts.KILL, directory, check=False)
-            why = next(
-                (
-                    line
-                    for line in said.stdout[-process.MOST_PRINTED :].splitlines()
-                    if " ERROR " in line
-                ),
-                "",
-            )
+            lines = said.stdout[-process.MOST_PRINTED :].splitlines()
+            why = next((line for line in lines if " ERROR " in line), "")
             raise ProviderError(
                 f"container {name} does not start: {why.rpartition(' - ')[2] or error.message}",
                 hint=f"See {directory}/log on host {self.host.name}.",

@@ -58,9 +58,9 @@ class _File:
 
 
 @dataclass(frozen=True, slots=True)
-class _Noted:
+class _Copied:
     """Of a record: which file of which host its end comes from, by its inode there, and at which
-    offset of ours that file begins. `host`: "" where an earlier version noted it.
+    offset of ours that file begins. `host`: "" where an earlier version wrote it.
     """
 
     inode: int
@@ -159,20 +159,20 @@ class Mirror:
     async def _copy(self, machine: UUID, archive: Path, files: list[_File]) -> None:
         noted = await asyncio.to_thread(_noted, archive)
         if noted is None or noted.host not in ("", self._host):
-            noted = _Noted(0, 0, self._host)
+            noted = _Copied(0, 0, self._host)
         inode, begin = noted.inode, noted.begin
         inodes = [file.inode for file in files]
         if inode in inodes:
             files = files[inodes.index(inode) :]
             if noted.host != self._host:
-                await asyncio.to_thread(_note, archive, _Noted(inode, begin, self._host))
+                await asyncio.to_thread(_note, archive, _Copied(inode, begin, self._host))
         elif inode:
             log.warning("a console record was rotated away before it was copied", at=str(archive))
         end = await asyncio.to_thread(self._records.size, machine)
         for file in files:
             if file.inode != inode:
                 inode, begin = file.inode, end
-                await asyncio.to_thread(_note, archive, _Noted(inode, begin, self._host))
+                await asyncio.to_thread(_note, archive, _Copied(inode, begin, self._host))
             while (have := end - begin) < file.size:
                 data = await self._read(file, have)
                 if not data:
@@ -191,15 +191,15 @@ class Mirror:
         await self._runner.run(["rm", "-f", "--", *names])
 
 
-def _noted(archive: Path) -> _Noted | None:
+def _noted(archive: Path) -> _Copied | None:
     try:
         note = json.loads((archive / "copied").read_text())
-        return _Noted(int(note["inode"]), int(note["begin"]), str(note.get("host", "")))
+        return _Copied(int(note["inode"]), int(note["begin"]), str(note.get("host", "")))
     except FileNotFoundError:
         return None
 
 
-def _note(archive: Path, noted: _Noted) -> None:
+def _note(archive: Path, noted: _Copied) -> None:
     half = archive / "copied.new"
     half.write_text(json.dumps(asdict(noted)))
     half.replace(archive / "copied")
