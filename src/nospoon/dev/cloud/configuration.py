@@ -76,6 +76,7 @@ def _keystone(wanted: Wanted, passwords: Passwords) -> Sections:
         "fernet_tokens": {"key_repository": INSIDE / "etc/keystone/fernet"},
         "fernet_receipts": {"key_repository": INSIDE / "etc/keystone/fernet"},
         "credential": {"key_repository": INSIDE / "etc/keystone/credential"},
+        "cache": {"enabled": "true", "backend": "oslo_cache.dict"},  # its one process has all of it
         "identity": {"password_hash_rounds": 4},  # its 12 take a third of a second for each login
     }
 

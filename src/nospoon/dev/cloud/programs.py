@@ -112,6 +112,18 @@ def apis(made: Path) -> Iterator[Program]:
     yield _worker(made, "neutron-rpc-server")
 
 
+_AFTER_LOAD = """
+
+def post_worker_init(worker):
+    import gc
+
+    gc.collect()
+    gc.freeze()  # what is loaded stays: not to be searched for garbage again and again
+    gc.set_threshold(10_000, 20, 20)
+"""
+"""Of gunicorn's configuration. A fifth of a request's time was the search for garbage."""
+
+
 def gunicorn(wanted: Wanted, api: Api, application: str) -> str:
     """Its configuration: one process, so that an idle cloud takes little memory."""
     options = {
@@ -124,7 +136,7 @@ def gunicorn(wanted: Wanted, api: Api, application: str) -> str:
         "keepalive": 30,
         "control_socket_disable": True,
     }
-    return "".join(f"{key} = {value!r}\n" for key, value in options.items())
+    return "".join(f"{key} = {value!r}\n" for key, value in options.items()) + _AFTER_LOAD
 
 
 def first(made: Path) -> tuple[Program, ...]:
