@@ -4,7 +4,9 @@ BIN := .venv/bin
 # Compiled modules are kept: otherwise every start of a daemon, of Ironic or of Nova compiles them.
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: demo test test-ironic test-ironic-full test-control-plane test-kinds test-cgroup2 test-openstack-full test-labs-full check format dist bench docs advisories clean
+CHECKS := types docs imports words any lint format
+
+.PHONY: demo test test-ironic test-ironic-full test-control-plane test-kinds test-cgroup2 test-openstack-full test-labs-full check $(CHECKS:%=check-%) format dist bench docs advisories clean
 
 demo:            ## Bring up real virtual servers, use them as their clients do
 	scripts/setup run
@@ -48,13 +50,15 @@ test-labs-full:  ## As many requests in an hour of a lab's clock, through a daem
 	$(BIN)/python -m pytest -s tests/control/test_an_hour_of_requests.py $(PYTEST_ARGS)
 
 check:           ## Format, lint, strict types, import contracts, generated documents, words, Any
-	$(BIN)/ruff format --check .
-	$(BIN)/ruff check .
-	$(BIN)/mypy
-	$(BIN)/lint-imports
-	$(BIN)/python scripts/make-docs --check
-	$(BIN)/python scripts/check-words
-	$(BIN)/python scripts/check-any
+	$(MAKE) --no-print-directory -j 2 --output-sync --keep-going $(CHECKS:%=check-%)
+
+check-types:; $(BIN)/mypy
+check-docs:; $(BIN)/python scripts/make-docs --check
+check-imports:; $(BIN)/lint-imports
+check-words:; $(BIN)/python scripts/check-words
+check-any:; $(BIN)/python scripts/check-any
+check-lint:; $(BIN)/ruff check .
+check-format:; $(BIN)/ruff format --check .
 
 format:          ## Format, and fix what ruff can fix
 	$(BIN)/ruff format .
