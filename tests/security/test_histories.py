@@ -156,10 +156,9 @@ def busy(connection: Connection, row: OperationRow, events: int) -> None:
     told = [{"seq": number, "message": "done"} for number in range(1, events + 1)]
     operations.add_events(connection, row.id, at=1.0, added=told)
     for number in range(events):
-        operations.intend(
-            connection, operation=row.id, cluster_id=row.cluster_id, half="make", token="t",
-            key=Key(Kind.MACHINE, "here", f"n{number}"), now=1.0,
-        )  # fmt: skip
+        key = Key(Kind.MACHINE, "here", f"n{number}")
+        intent = operations.Intent(row.id, row.cluster_id, key, "make", "t", 1.0)
+        operations.intend(connection, [intent])
     operations.finish(connection, row.id, state=row.state, message="m", now=1.0)
 
 

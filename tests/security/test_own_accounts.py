@@ -140,7 +140,7 @@ def test_a_migration_deletes_stored_rows_of_the_nodes_own_account(tmp_path: Any)
             runtime = Runtime(settings=Settings(users=users), volumes=(volume,))
             row = NodeRow(cluster.id, name, Host("here"), machine, "", "admin", b"s")
             node_rows.put_nodes(connection, [row])
-            node_rows.save_runtime(connection, machine.uuid, runtime)
+            node_rows.save_runtimes(connection, [(machine.uuid, runtime)])
             rows[name] = machine.uuid
         upgrade(connection)
         kept = {name: node_rows.node(connection, uuid) for name, uuid in rows.items()}

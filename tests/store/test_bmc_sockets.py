@@ -43,7 +43,7 @@ async def keep(
 ) -> None:
     for number, bmc in enumerate(those):
         tag = OwnerTag("d", cluster, 1, "t", "theirs", owner)
-        await database.call(bmcs.put, Key(Kind.BMC, "here", f"n{number}"), bmc, tag)
+        await database.call(bmcs.put, [(Key(Kind.BMC, "here", f"n{number}"), bmc, tag)])
 
 
 async def beside(
@@ -90,7 +90,7 @@ async def test_sockets_are_found_that_may_be_in_the_way(
     await keep(database, there)
     assert bounds(await beside(database, wanted)) == found
     assert await beside(database, wanted, cluster=THEIRS, owner=OTHER) == NOTHING
-    await database.call(bmcs.remove, there.uuid)
+    await database.call(bmcs.remove, [there.uuid])
     assert await beside(database, wanted) == NOTHING
 
 

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, cast
-from uuid import uuid4
+from uuid import UUID, uuid4
 
 import pytest
 
 from nospoon.bmc import octets
 from nospoon.bmc.events import EventSettings, Filter, Subscription
-from nospoon.bmc.log import CAPACITY, Kind, Log
+from nospoon.bmc.log import CAPACITY, Kind, Log, Record
 from nospoon.bmc.runtime import DEFAULTS, Runtime, Settings
 from nospoon.bmc.users import User
 from nospoon.daemon import bmc_state
@@ -46,6 +47,10 @@ MACHINE = Machine(
 )
 
 
+async def kept_log(database: Database, machine: UUID) -> Sequence[Record]:
+    return (await database.call(bmc_log.records, [machine]))[machine]
+
+
 async def test_a_log_survives_and_stays_a_ring(database: Database, tmp_path: Path) -> None:
     await database.call(clusters.save, CLUSTER)
     row = NodeRow(CLUSTER.id, "n0", Host("here"), MACHINE, "", "admin", b"secret")
@@ -58,16 +63,16 @@ async def test_a_log_survives_and_stays_a_ring(database: Database, tmp_path: Pat
             store.append(row.uuid, record)
             store.append(stranger, record)
         await store.flush()
-        assert await database.call(bmc_log.records, row.uuid) == list(log.records)
+        assert await kept_log(database, row.uuid) == list(log.records)
         store.erase(row.uuid, log.records[0].number)
         await store.flush()
-        assert await database.call(bmc_log.records, row.uuid) == list(log.records[1:])
+        assert await kept_log(database, row.uuid) == list(log.records[1:])
         store.erase(row.uuid, None)
         store.append(row.uuid, log.records[-1])
         await store.flush()
-        assert await database.call(bmc_log.records, row.uuid) == [log.records[-1]]
+        assert await kept_log(database, row.uuid) == [log.records[-1]]
     await database.call(clusters.remove, CLUSTER.id)
-    assert await database.call(bmc_log.records, row.uuid) == []
+    assert await kept_log(database, row.uuid) == []
 
 
 class Silent:
@@ -99,7 +104,7 @@ async def test_a_log_survives_a_store_that_does_not_answer_for_a_while(
         store.append(row.uuid, log.add(Kind.POWER_ON, 2.5, text="why", raw=bytes(16)))
         silent.answers = True
         async with asyncio.timeout(20):
-            while await database.call(bmc_log.records, row.uuid) != list(log.records):
+            while await kept_log(database, row.uuid) != list(log.records):
                 await store.flush()
 
 
@@ -145,7 +150,7 @@ async def test_names_of_any_bytes_survive_and_those_of_earlier_versions_are_read
     await database.call(node_rows.put_nodes, [row])
     for tag in (b"\xff" * 63, b"abc\xc3", "Löffel 7".encode()):
         settings = Settings(asset_tag=octets.kept(tag), controller_id=octets.kept(tag[::-1]))
-        await database.call(node_rows.save_runtime, row.uuid, Runtime(settings=settings))
+        await database.call(node_rows.save_runtimes, [(row.uuid, Runtime(settings=settings))])
         found = await database.call(node_rows.node, row.uuid)
         assert found is not None
         assert found.runtime.settings == settings
@@ -162,7 +167,7 @@ async def test_volumes_survive_and_what_nobody_set_is_shared(database: Database)
     await database.call(node_rows.put_nodes, rows)
     volumes = (AddedVolume("0badcafe", 1 << 30, "data", "RAID1", (0, 1)),)
     runtime = Runtime(volumes=volumes)
-    await database.call(node_rows.save_runtime, rows[0].uuid, runtime)
+    await database.call(node_rows.save_runtimes, [(rows[0].uuid, runtime)])
     found = [await database.call(node_rows.node, row.uuid) for row in rows]
     first, second = (row.runtime for row in found if row is not None)
     assert first == runtime

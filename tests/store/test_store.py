@@ -8,6 +8,7 @@ import sqlite3
 import stat
 import subprocess
 import sys
+from collections.abc import Sequence
 from dataclasses import replace
 from importlib import import_module
 from itertools import pairwise
@@ -24,7 +25,7 @@ from sqlalchemy.exc import IntegrityError
 
 from nospoon.bmc.runtime import Runtime
 from nospoon.control.planning.saved import save
-from nospoon.errors import HostUnreachable, MissingTool, Stale, UsageError
+from nospoon.errors import Conflict, HostUnreachable, MissingTool, Stale, UsageError
 from nospoon.model.boot import BootDevice, BootMethod, BootOverride, OverrideEnabled
 from nospoon.model.cluster import Arch, Firmware, Host
 from nospoon.model.connections import Simulated, Simulation
@@ -42,7 +43,7 @@ from nospoon.store.database import AT_ONCE, BATCH, Database
 from nospoon.store.encoded import Encoded
 from nospoon.store.migrations.run import config, upgrade
 from nospoon.store.nodes import NodeRow
-from nospoon.store.operations import OperationRow, OperationState
+from nospoon.store.operations import Conclusion, Intent, OperationRow, OperationState
 from nospoon.store.schema import bring_up_to_date
 from nospoon.store.tables import nodes
 
@@ -133,7 +134,7 @@ async def test_a_second_up_keeps_runtime_state_and_renews_the_rest(database: Dat
     row = node_row(uuid4())
     await database.call(node_rows.put_nodes, [row])
     runtime = Runtime(override=BootOverride(BootDevice.NETWORK, OverrideEnabled.ONCE))
-    await database.call(node_rows.save_runtime, row.uuid, runtime)
+    await database.call(node_rows.save_runtimes, [(row.uuid, runtime)])
     await database.call(node_rows.put_nodes, [replace(row, username="root")])
     (found,) = await database.call(node_rows.nodes_of, CLUSTER.id)
     assert (found.username, found.runtime) == ("root", runtime)
@@ -161,10 +162,10 @@ async def test_a_cluster_takes_its_nodes_along(database: Database) -> None:
 async def test_bmc_records_come_back(database: Database) -> None:
     bmc = Bmc(uuid4(), (), "127.0.0.1", 6230, 8000, "admin", "key")
     key, tag = Key(Kind.BMC, "here", "n0"), OwnerTag("d", CLUSTER.id, 3, "t")
-    await database.call(bmcs.put, key, bmc, tag)
-    await database.call(bmcs.put, key, bmc, tag)
+    await database.call(bmcs.put, [(key, bmc, tag)])
+    await database.call(bmcs.put, [(key, bmc, tag)])
     assert await database.call(bmcs.records, CLUSTER.id) == [(key, bmc, tag)]
-    await database.call(bmcs.remove, bmc.uuid)
+    await database.call(bmcs.remove, [bmc.uuid])
     assert await database.call(bmcs.records) == []
 
 
@@ -174,7 +175,7 @@ async def test_what_one_cluster_has_is_read_without_that_of_others(database: Dat
     await database.call(node_rows.put_nodes, [row, bare])
     bmc = Bmc(row.uuid, (), "127.0.0.1", 6230, 8000, "admin", disk_sizes=(1 << 40, 7))
     key, tag = Key(Kind.BMC, "here", "n0"), OwnerTag("d", CLUSTER.id, 3, "t")
-    await database.call(bmcs.put, key, bmc, tag)
+    await database.call(bmcs.put, [(key, bmc, tag)])
     assert [each.id for each in await database.read(clusters.holdings)] == [CLUSTER.id]
     assert await database.read(clusters.count) == (1, 2)
     assert set(await database.read(node_rows.accounts, owner=1000)) == {row.uuid, bare.uuid}
@@ -190,15 +191,7 @@ async def test_what_ran_when_the_daemon_ended_is_interrupted(database: Database)
     row = operation()
     await database.call(operations.begin, row)
     key = Key(Kind.VOLUME, "here", "n0-0")
-    await database.call(
-        operations.intend,
-        operation=row.id,
-        cluster_id=CLUSTER.id,
-        key=key,
-        half="make",
-        token="t",
-        now=2.0,
-    )
+    await database.call(operations.intend, [Intent(row.id, CLUSTER.id, key, "make", "t", 2.0)])
     assert [each.id for each in await database.call(operations.interrupt_running, now=3.0)] == [
         row.id
     ]
@@ -217,11 +210,9 @@ async def test_machines_of_an_up_that_did_not_end_well_are_known_until_one_does(
         row = replace(operation(), kind=kind, created=created)
         await database.call(operations.begin, row)
         for key in (Key(Kind.MACHINE, "here", name), Key(Kind.VOLUME, "here", f"{name}-0")):
-            entry = await database.call(
-                operations.intend, operation=row.id, cluster_id=CLUSTER.id, key=key, half="make",
-                token="t", now=created,
-            )  # fmt: skip
-            await database.call(operations.conclude, entry, error="", now=created)
+            intent = Intent(row.id, CLUSTER.id, key, "make", "t", created)
+            (entry,) = await database.call(operations.intend, [intent])
+            await database.call(operations.conclude, [Conclusion(entry, "", created)])
         if state is not OperationState.RUNNING:
             await database.call(operations.finish, row.id, state=state, message="", now=created)
         return await database.read(operations.begun_machines, CLUSTER.id)
@@ -256,11 +247,9 @@ async def test_an_operation_ends_whatever_its_message_has_from_others(
     """PostgreSQL takes no U+0000, and no encoding takes half of a surrogate pair."""
     row = operation()
     await database.call(operations.begin, row)
-    entry = await database.call(
-        operations.intend, operation=row.id, cluster_id=CLUSTER.id, half="make", token="t",
-        key=Key(Kind.MACHINE, "here", "n0"), now=2.0,
-    )  # fmt: skip
-    await database.call(operations.conclude, entry, error=f"Nova said {words}", now=2.0)
+    intent = Intent(row.id, CLUSTER.id, Key(Kind.MACHINE, "here", "n0"), "make", "t", 2.0)
+    (entry,) = await database.call(operations.intend, [intent])
+    await database.call(operations.conclude, [Conclusion(entry, f"Nova said {words}", 2.0)])
     await database.call(
         operations.finish,
         row.id,
@@ -463,6 +452,38 @@ async def test_many_whose_work_was_done_at_once_go_on_a_few_at_a_time(database: 
         await asyncio.gather(held, *waiting)
     assert max(later - sooner for sooner, later in pairwise(steps)) <= AT_ONCE
     assert ended == list(range(BATCH))
+
+
+async def test_values_that_wait_together_are_one_call_and_one_that_fails_fails_alone(
+    database: Database,
+) -> None:
+    begun, gate, seen = Event(), Event(), list[list[int]]()
+
+    def hold(_: object) -> None:
+        begun.set()
+        gate.wait()
+
+    def halved(_: Connection, values: Sequence[int]) -> list[int]:
+        seen.append(list(values))
+        if any(value % 2 for value in values):
+            raise Conflict("odd")
+        return [value // 2 for value in values]
+
+    async with Tasks("test") as tasks:
+        for values in ((2, 4, 6), (2, 3, 6)):
+            held = tasks.start(database.call(hold), name="held")
+            await asyncio.to_thread(begun.wait)
+            asked = [database.call_each(halved, value) for value in values]
+            asked.insert(1, database.call(lambda _: 7))  # between them, and it hinders them not
+            waiting = [tasks.start(each, name="value") for each in asked]
+            await asyncio.sleep(0)
+            gate.set()
+            found = await asyncio.gather(held, *waiting, return_exceptions=True)
+            begun.clear()
+            gate.clear()
+            odd = [number for number, each in enumerate(found) if isinstance(each, Conflict)]
+            assert (found[1:], odd) == ([1, 7, 2, 3], []) or odd == [3]
+    assert seen == [[2, 4, 6], [2, 3, 6], [2], [3], [6]]
 
 
 async def test_batches_that_end_while_the_loop_is_busy_go_on_a_few_at_a_time(

@@ -35,7 +35,8 @@ class StoredRuntime:
         self._stuck = asyncio.Event()
 
     async def save(self, machine: UUID, runtime: Runtime) -> None:
-        await self._database.call(node_rows.save_runtime, machine, sealed(runtime, self._cipher))
+        kept = machine, sealed(runtime, self._cipher)
+        await self._database.call_each(node_rows.save_runtimes, kept)
 
     def append(self, machine: UUID, record: Record) -> None:
         self._write_soon(bmc_log.Appended(machine, record))

@@ -24,6 +24,8 @@ from nospoon.store import nodes as node_rows
 from nospoon.store.crypt import Cipher
 from nospoon.store.database import Database
 
+Made = tuple[Key, Bmc, OwnerTag]
+
 
 class StoredBmcs:
     """BMCs on record, and what is needed to serve each: node rows, decrypted passwords."""
@@ -37,10 +39,11 @@ class StoredBmcs:
 
     async def put(self, key: Key, bmc: Bmc, tag: OwnerTag) -> None:
         """It is served so, with the account that was pending: both are known, or neither is."""
-        await self._database.call(_put, self._pending, key, bmc, tag)
+        made = key, bmc, tag
+        await self._database.call_each(_put, (made, self._pending.wanted(bmc.uuid)))
 
     async def remove(self, bmc: UUID) -> None:
-        await self._database.call(bmc_rows.remove, bmc)
+        await self._database.call_each(bmc_rows.remove, bmc)
 
     async def secrets(self, node: UUID) -> Secrets:
         """What Ironic needs to log in to a node's BMC, and to its PDU."""
@@ -53,7 +56,7 @@ class StoredBmcs:
     async def config(self, resource: Resource) -> BmcConfig:
         bmc = resource.shape
         assert isinstance(bmc, Bmc), "BMC keys have BMC shapes"
-        row, log_records = await self._database.call(_node_and_log, bmc.uuid)
+        row, log_records = await self._database.call_each(_nodes_and_logs, bmc.uuid)
         member = self._fleet.get(bmc.uuid)
         if row is None or member is None:
             raise Gone(f"{resource.key}: its node is not in the store")
@@ -72,15 +75,16 @@ class StoredBmcs:
         )
 
 
-def _put(connection: Transaction, pending: Pending, key: Key, bmc: Bmc, tag: OwnerTag) -> None:
-    bmc_rows.put(connection, key, bmc, tag)
-    row = pending.wanted(bmc.uuid)
-    if row is not None:
-        node_rows.renew_account(connection, row)
+def _put(
+    connection: Transaction, of: Sequence[tuple[Made, node_rows.NodeRow | None]]
+) -> Sequence[None]:
+    bmc_rows.put(connection, [made for made, _ in of])
+    node_rows.renew_accounts(connection, [row for _, row in of if row is not None])
+    return [None] * len(of)
 
 
-def _node_and_log(
-    connection: Transaction, uuid: UUID
-) -> tuple[node_rows.NodeRow | None, Sequence[Record]]:
-    """In one go, for a start with ten thousand of them."""
-    return node_rows.node(connection, uuid), bmc_log.records(connection, uuid)
+def _nodes_and_logs(
+    connection: Transaction, uuids: Sequence[UUID]
+) -> list[tuple[node_rows.NodeRow | None, Sequence[Record]]]:
+    rows, logs = node_rows.by_uuid(connection, uuids), bmc_log.records(connection, uuids)
+    return [(rows.get(uuid), logs[uuid]) for uuid in uuids]

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from uuid import UUID
 
 import msgspec
-from sqlalchemy import Connection, bindparam, delete, insert, select
+from sqlalchemy import Connection, Text, bindparam, cast, delete, insert, select
 
 from nospoon.bmc.log import CAPACITY, Record
-from nospoon.model.decoders import meet
 from nospoon.store import tables
+from nospoon.store.decoded import Decoder
 
 log, nodes = tables.bmc_log, tables.nodes
 
@@ -35,14 +35,20 @@ class Erased:
 Change = Appended | Erased
 
 
-def records(connection: Connection, machine: UUID) -> list[Record]:
-    """The log of one machine, oldest first."""
-    found = connection.execute(_RECORDS, {"wanted": str(machine)})
-    return [msgspec.convert(record, Record) for (record,) in found]
+def records(connection: Connection, machines: Collection[UUID]) -> dict[UUID, list[Record]]:
+    """The logs of these machines, oldest first."""
+    found = {str(machine): list[Record]() for machine in machines}
+    for uuid, record in connection.execute(_RECORDS, {"wanted": list(found)}):
+        found[uuid].append(_RECORD(record))
+    return {machine: found[str(machine)] for machine in machines}
 
 
-meet(Record)
-_RECORDS = select(log.c.record).where(log.c.uuid == bindparam("wanted")).order_by(log.c.number)
+_RECORD = Decoder(Record)
+_RECORDS = (
+    select(log.c.uuid, cast(log.c.record, Text))
+    .where(log.c.uuid.in_(bindparam("wanted", expanding=True)))
+    .order_by(log.c.number)
+)
 
 
 def write(connection: Connection, changes: Sequence[Change]) -> None:

@@ -53,8 +53,8 @@ def beside(
     )
 
 
-def put(connection: Connection, bmc: Bmc, tag: OwnerTag) -> None:
-    """Of a BMC that has none yet. They go with it."""
+def put(connection: Connection, made: Iterable[tuple[Bmc, OwnerTag]]) -> None:
+    """Of BMCs that have none yet. They go with them."""
     values = [
         {
             "uuid": str(bmc.uuid),
@@ -67,6 +67,7 @@ def put(connection: Connection, bmc: Bmc, tag: OwnerTag) -> None:
             "cluster_id": str(tag.cluster),
             "owner": tag.uid or 0,  # root's where it is no user's
         }
+        for bmc, tag in made
         for bound in {bound for _, bound in sockets(bmc)}
     ]
     if values:

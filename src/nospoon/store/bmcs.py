@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Sequence
 from dataclasses import dataclass
 from uuid import UUID
 
@@ -32,22 +33,26 @@ def find(connection: Connection, uuid: UUID) -> Bmc | None:
     return _record(row)[1] if row is not None else None
 
 
-def put(connection: Connection, key: Key, bmc: Bmc, tag: OwnerTag) -> None:
+def put(connection: Connection, made: Sequence[tuple[Key, Bmc, OwnerTag]]) -> None:
     """Insert or replace."""
-    remove(connection, bmc.uuid)
-    row = {
-        "uuid": str(bmc.uuid),
-        "cluster_id": str(tag.cluster),
-        "host": key.place,
-        "name": key.name,
-        "record": {"bmc": msgspec.to_builtins(bmc), "tag": msgspec.to_builtins(tag)},
-    }
-    connection.execute(_INSERT, row)
-    bmc_sockets.put(connection, bmc, tag)
+    remove(connection, [bmc.uuid for _, bmc, _ in made])
+    rows = [
+        {
+            "uuid": str(bmc.uuid),
+            "cluster_id": str(tag.cluster),
+            "host": key.place,
+            "name": key.name,
+            "record": msgspec.to_builtins(_Kept(bmc, tag)),
+        }
+        for key, bmc, tag in made
+    ]
+    connection.execute(_INSERT, rows)
+    bmc_sockets.put(connection, [(bmc, tag) for _, bmc, tag in made])
 
 
-def remove(connection: Connection, uuid: UUID) -> None:
-    connection.execute(_DELETE, {"wanted": str(uuid)})
+def remove(connection: Connection, uuids: Sequence[UUID]) -> Sequence[None]:
+    connection.execute(_DELETE, [{"wanted": str(uuid)} for uuid in uuids])
+    return [None] * len(uuids)
 
 
 _TEXTS = texts(bmcs)

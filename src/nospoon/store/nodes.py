@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from functools import cache
@@ -80,7 +80,7 @@ _VALUES = itemgetter(
     *map(_NAMES.index, ("name", "machine", "profile", *_SECRET, "runtime", "source"))
 )
 """Of a row of `_TEXTS`, by place: to ask for each by name takes as long as to read the row."""
-_NODE = _TEXTS.where(nodes.c.uuid == bindparam("wanted"))
+_BY_UUID = _TEXTS.where(nodes.c.uuid.in_(bindparam("wanted", expanding=True)))
 _NEW = Runtime()
 _UNUSED = encoded(_NEW)
 """Of a node that had no BMC yet."""
@@ -160,16 +160,24 @@ def accounts(connection: Connection, *, owner: OwnerId, cluster: str = "") -> di
 
 
 def node(connection: Connection, uuid: UUID) -> NodeRow | None:
-    row = connection.execute(_NODE, {"wanted": str(uuid)}).first()
-    if row is None:
-        return None
-    return _node(
-        row,
-        cluster=UUID(row.cluster_id),
-        host=read_host(row.host),
-        machine=_machine,
-        runtime=_runtime,
-    )
+    return by_uuid(connection, [uuid]).get(uuid)
+
+
+def by_uuid(connection: Connection, uuids: Collection[UUID]) -> dict[UUID, NodeRow]:
+    """Those of these nodes that are known."""
+    host, cluster = Once(read_host), Once(UUID)
+    rows = [
+        _node(
+            row,
+            cluster=cluster(of),
+            host=host(on),
+            machine=_machine,
+            runtime=_runtime,
+        )
+        for row in connection.execute(_BY_UUID, {"wanted": [str(uuid) for uuid in uuids]})
+        for of, on in (_WHERE(row),)
+    ]
+    return {row.uuid: row for row in rows}
 
 
 def put_nodes(connection: Connection, rows: Sequence[NodeRow]) -> None:
@@ -216,9 +224,11 @@ def know_machines(connection: Connection, machines: Mapping[UUID, Machine]) -> N
         connection.execute(update(nodes).where(known).values(machine=encoded(machine)))
 
 
-def renew_account(connection: Connection, row: NodeRow) -> None:
-    """From now on a node's BMC has the account of this row."""
-    connection.execute(update(nodes).where(nodes.c.uuid == str(row.uuid)).values(_account(row)))
+def renew_accounts(connection: Connection, rows: Sequence[NodeRow]) -> None:
+    """From now on the nodes' BMCs have the accounts of these rows."""
+    if rows:
+        renewed = [{"wanted": str(row.uuid), **_account(row)} for row in rows]
+        connection.execute(update(nodes).where(nodes.c.uuid == bindparam("wanted")), renewed)
 
 
 def drop_nodes(connection: Connection, uuids: Sequence[UUID]) -> None:
@@ -231,9 +241,10 @@ def _drop(connection: Connection, uuids: Sequence[str]) -> None:
         connection.execute(of_it, [{"wanted": uuid} for uuid in uuids])
 
 
-def save_runtime(connection: Connection, uuid: UUID, runtime: Runtime) -> None:
-    kept = msgspec.to_builtins(runtime)
-    connection.execute(_RUNTIME, {"wanted": str(uuid), "kept": kept})
+def save_runtimes(connection: Connection, of: Sequence[tuple[UUID, Runtime]]) -> Sequence[None]:
+    kept = [{"wanted": str(uuid), "kept": msgspec.to_builtins(runtime)} for uuid, runtime in of]
+    connection.execute(_RUNTIME, kept)
+    return [None] * len(kept)
 
 
 def _machine(text: str, host: Host) -> Machine:

@@ -194,7 +194,7 @@ def events_since(
 
 # Made once: SQLAlchemy takes longer to build such a statement than SQLite to carry it out.
 _EVENT = insert(events)
-_INTEND = insert(journal)
+_INTEND = insert(journal).returning(journal.c.id, sort_by_parameter_order=True)
 _CONCLUDE = (
     update(journal)
     .where(journal.c.id == bindparam("entry"))
@@ -202,43 +202,60 @@ _CONCLUDE = (
 )
 
 
-def intend(
-    connection: Connection,
-    *,
-    operation: UUID,
-    cluster_id: UUID,
-    key: Key,
-    half: str,
-    token: str,
-    now: float,
-) -> int:
-    """Journal a driver call before it is made."""
-    entry = {
-        "operation_id": str(operation),
-        "cluster_id": str(cluster_id),
-        "kind": key.kind,
-        "host": key.place,
-        "name": key.name,
-        "half": half,
-        "token": token,
-        "state": "intent",
-        "at": now,
-        "error": "",
-    }
-    result = connection.execute(_INTEND, entry)
-    assert result.inserted_primary_key is not None
-    return int(result.inserted_primary_key[0])
+@dataclass(frozen=True, slots=True)
+class Intent:
+    """A driver call that is about to be made."""
+
+    operation: UUID
+    cluster_id: UUID
+    key: Key
+    half: str
+    token: str
+    now: float
 
 
-def conclude(connection: Connection, entry: int, *, error: str, now: float) -> None:
-    """Journal how it ended; `error` "" is success."""
-    ended = {
-        "entry": entry,
-        "ended": "failed" if error else "done",
-        "why": writable(error),
-        "now": now,
-    }
+@dataclass(frozen=True, slots=True)
+class Conclusion:
+    """How a driver call of the journal ended; `error` "" is success."""
+
+    entry: int
+    error: str
+    now: float
+
+
+def intend(connection: Connection, intents: Sequence[Intent]) -> list[int]:
+    """Journal driver calls before they are made."""
+    entries = [
+        {
+            "operation_id": str(each.operation),
+            "cluster_id": str(each.cluster_id),
+            "kind": each.key.kind,
+            "host": each.key.place,
+            "name": each.key.name,
+            "half": each.half,
+            "token": each.token,
+            "state": "intent",
+            "at": each.now,
+            "error": "",
+        }
+        for each in intents
+    ]
+    return list(connection.execute(_INTEND, entries).scalars())
+
+
+def conclude(connection: Connection, conclusions: Sequence[Conclusion]) -> Sequence[None]:
+    """Journal how they ended."""
+    ended = [
+        {
+            "entry": each.entry,
+            "ended": "failed" if each.error else "done",
+            "why": writable(each.error),
+            "now": each.now,
+        }
+        for each in conclusions
+    ]
     connection.execute(_CONCLUDE, ended)
+    return [None] * len(ended)
 
 
 def open_intents(connection: Connection) -> list[tuple[UUID, Key]]:

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from functools import partial
+from collections.abc import Callable, Mapping, Sequence
 from uuid import UUID
 
 from sqlalchemy import Connection
@@ -15,6 +14,7 @@ from nospoon.store import nodes as node_rows
 from nospoon.store import operations as stored
 from nospoon.store.database import Database
 from nospoon.store.nodes import NodeRow
+from nospoon.store.operations import Conclusion, Intent
 
 NOBODY: Mapping[MoveId, NodeRow] = {}
 
@@ -40,30 +40,21 @@ class Journal:
 
     async def intend(self, key: Key, half: Half, token: str) -> int:
         mover = self._moving.get((key, half))
-        entry = await self._database.call(
-            _intended,
-            mover,
-            partial(
-                stored.intend,
-                operation=self._operation,
-                cluster_id=self._cluster_id,
-                key=key,
-                half=half,
-                token=token,
-                now=self._clock(),
-            ),
-        )
+        intent = Intent(self._operation, self._cluster_id, key, half, token, self._clock())
+        entry = await self._database.call_each(_intended, (intent, mover))
         if mover is not None and self._moved is not None:
             self._moved(mover)
         return entry
 
     async def conclude(self, entry: int, error: str) -> None:
-        await self._database.call(stored.conclude, entry, error=error, now=self._clock())
+        ended = Conclusion(entry, error, self._clock())
+        await self._database.call_each(stored.conclude, ended)
 
 
 def _intended(
-    connection: Connection, mover: NodeRow | None, intend: Callable[[Connection], int]
-) -> int:
-    if mover is not None:
-        node_rows.settle(connection, mover.uuid, mover.host)
-    return intend(connection)
+    connection: Connection, intents: Sequence[tuple[Intent, NodeRow | None]]
+) -> list[int]:
+    for _, mover in intents:
+        if mover is not None:
+            node_rows.settle(connection, mover.uuid, mover.host)
+    return stored.intend(connection, [intent for intent, _ in intents])
