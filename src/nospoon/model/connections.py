@@ -461,6 +461,7 @@ IN_MEMORY = Declared(
     networking=Networking.SIMULATED,
     boot=BootMethod.NATIVE,
     console_log=ConsoleLog.DAEMON,
+    calls=CallLimits(at_once=64),
     node_kinds=frozenset(NodeKind),
     hypervisor_types=frozenset(HypervisorType),
     root_formats=frozenset({ROOT_FORMAT, MOUNTED_ROOT}),
