@@ -59,6 +59,17 @@ async def test_a_socket_that_is_closed_leaves_nothing_for_the_garbage_collector(
         assert left == [None] * len(gone)
 
 
+async def test_who_needs_no_socket_but_what_is_open_waits_for_no_other(tmp_path: Path) -> None:
+    first, second = (changed(each, ipmi_port=0) for each in bmcs(2))
+    async with service(tmp_path) as s:
+        await s.put(first)
+        async with s.listeners._lock:  # another one's are being opened
+            async with asyncio.timeout(20):
+                await s.put(second)
+        await s.remove(first.bmc.uuid)
+        assert s.is_served(second.bmc)
+
+
 def bmcs(count: int) -> list[BmcConfig]:
     port = free_port(TCP)
     return [config(number, redfish_port=port) for number in range(count)]

@@ -82,7 +82,7 @@ class BmcDriver:
             some = [resource for resource, _ in resources[first : first + TOGETHER]]
             asked = (self._records.config(resource) for resource in some)
             found = await asyncio.gather(*asked, return_exceptions=True)
-            for resource, config in zip(some, found, strict=True):
+            async for resource, config in paced(list(zip(some, found, strict=True))):
                 why = await self._served(config)
                 self._unserved.pop(_shape(resource).uuid, None)
                 if why:

@@ -15,7 +15,6 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import Awaitable, Callable, Iterable
-from dataclasses import replace
 
 from nospoon.bmc.faults import POWER, POWER_LATE
 from nospoon.bmc.faults import Kind as FaultKind
@@ -312,4 +311,7 @@ class Effects:
 
 
 def _happened(effects: Iterable[Effect]) -> Iterable[Effect]:
-    return [replace(each, happened=True) if isinstance(each, Persist) else each for each in effects]
+    return [
+        Persist(each.runtime, happened=True) if isinstance(each, Persist) else each
+        for each in effects
+    ]

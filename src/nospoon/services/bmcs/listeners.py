@@ -116,6 +116,10 @@ class Listeners:
         """
         wanted = needs_of(bmc)
         left = needs_of(instead_of) if instead_of is not None else ()
+        if set(left) <= set(wanted) <= self._open.keys():  # as of a pool, of which all share these
+            for need in wanted:
+                self._use(need, self._open[need], bmc.uuid, owner)
+            return
         joined: list[Need] = []
         closed: dict[Need, _Shared] = {}
         async with self._lock:
@@ -207,8 +211,11 @@ class Listeners:
             finally:
                 self._opening.discard(need)
         if user not in shared.users:
-            shared.users.add(user)
             joined.append(need)
+        self._use(need, shared, user, owner)
+
+    def _use(self, need: Need, shared: _Shared, user: UUID, owner: int) -> None:
+        shared.users.add(user)
         if owner not in shared.owners:
             shared.owners |= {owner}
             self._renew(need, shared)

@@ -176,7 +176,6 @@ class BmcService:
         Raises `ProviderError`; what was served before goes on then, or `is_served` denies it.
         """
         known = self.registry.status(config.bmc.uuid)
-        accounts = self._accounts_of(known) if known is not None else self._accounts_before(config)
         await self.listeners.open(
             config.bmc,
             instead_of=known.bmc if known is not None else None,
@@ -185,7 +184,10 @@ class BmcService:
         if known is not None and _where(known.bmc) != _where(config.bmc):
             self._hide(known)
         served = known if known is not None else self._new(config)
-        was = served.bmc
+        was, follows = served.bmc, self.events.asked
+        accounts = dict[int, bytes]()
+        if follows:
+            accounts = self._accounts_of(known) if known else self._accounts_before(config)
         self._describe(served, config)
         served.endpoint.renew(identity(config, served.aggregate.runtime, served.smbios))
         self.registry.put(served)
@@ -193,8 +195,9 @@ class BmcService:
         self._pdus.plug(served)
         place = config.bmc.address, config.bmc.redfish_port
         to = place if place != (was.address, was.redfish_port) else None
-        after = self._accounts_of(served) if config.bmc.redfish_port else {}
-        await self.events.follow(partial(is_at, was), accounts, after, to=to)
+        if follows:
+            after = self._accounts_of(served) if config.bmc.redfish_port else {}
+            await self.events.follow(partial(is_at, was), accounts, after, to=to)
         if config.bmc.address in {ANY_IPV4, ANY}:
             await self.events.gather(place, partial(is_at, config.bmc))
         last = self._machines.last(config.bmc.uuid)
