@@ -56,6 +56,44 @@ def test_pieces_are_what_the_whole_is(value: object) -> None:
     assert yaml.safe_load("".join(written)) == yaml.safe_load(whole)
 
 
+SIMPLE = st.text("ab1:.-/_=e +", max_size=90)
+KEYS = SIMPLE | TEXT | st.integers() | st.none()
+
+
+@given(
+    st.dictionaries(
+        KEYS,
+        st.recursive(
+            SIMPLE | TEXT | st.integers() | st.floats() | st.none() | st.booleans(),
+            lambda inside: (
+                st.lists(inside, max_size=4)
+                | st.dictionaries(KEYS, inside, max_size=4)
+                | st.tuples(inside)
+            ),
+            max_leaves=20,
+        ),
+        min_size=1,
+    )
+)
+def test_it_is_written_as_pyyaml_does(value: dict[object, object]) -> None:
+    whole = yaml.dump(value, Dumper=Dumper, sort_keys=False, allow_unicode=True)
+    assert "".join(parts(value)) == whole
+
+
+@pytest.mark.parametrize("same", [{}, [], (), ["a"], {"a": 1}])
+def test_what_is_there_twice_is_named_as_by_pyyaml(same: object) -> None:
+    value = {"a": same, "b": [same, {"c": same}]}
+    assert "".join(parts(value)) == yaml.dump(value, Dumper=Dumper, sort_keys=False)
+
+
+def test_short_text_is_written_without_pyyaml(monkeypatch: pytest.MonkeyPatch) -> None:
+    """PyYAML takes 0.4 ms for each node of ten thousand."""
+    monkeypatch.setattr(yaml, "dump", None)
+    value = {"name": "node-1", "mac": "02:00:5e:00:00:01", "hosts": [{"a": ["x"]}, "192.0.2.1"]}
+    written = "name: node-1\nmac: 02:00:5e:00:00:01\nhosts:\n- a:\n  - x\n- 192.0.2.1\n"
+    assert "".join(parts(value)) == written
+
+
 def test_a_long_inventory_is_written_in_pieces_as_it_is_in_one() -> None:
     variables = {
         "ansible_host": "192.0.2.7",
