@@ -11,7 +11,7 @@ from nospoon.clusterfile.load import load
 from nospoon.model.resources.bmcs import Bmc, Secrets
 from nospoon.model.resources.keys import Kind
 from nospoon.plan.addresses.allocate import Allocations, Occupied, allocate
-from nospoon.plan.enrollment.enrol import login, values
+from nospoon.plan.enrollment.enrol import login, settings, values
 from nospoon.plan.identity import snmp_community
 from nospoon.plan.resolution.around import Surroundings
 from nospoon.plan.resolution.resolve import resolve
@@ -90,3 +90,8 @@ def test_a_node_to_be_discovered_is_started_when_its_network_boots_it() -> None:
     assert made.key.kind is Kind.IRONIC_DISCOVERY
     assert {need.kind for need in made.needs} == {Kind.BMC, Kind.NETBOOT}
     assert set(made.needs) <= set(desired)
+
+
+@pytest.mark.parametrize("value", ["é", "\ud800", float("inf"), 1 << 70, True, ["a", {"b": 0.5}]])
+def test_a_value_is_as_it_was_given(value: object) -> None:
+    assert values(settings({"name": value})) == {"name": value}

@@ -10,6 +10,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 from uuid import UUID
 
+import msgspec
+
 from nospoon.model.cluster import BmcProtocol, Cluster, Firmware, Netboot, Network, Nic, Node
 from nospoon.model.ironic import (
     IronicConnector,
@@ -57,7 +59,18 @@ def settings(values: Mapping[str, object]) -> Settings:
 
 def values(some: Settings) -> dict[str, Any]:
     """The values that `settings` was given."""
-    return {each.name: json.loads(each.value) for each in some}
+    return {each.name: _decoded(each.value) for each in some}
+
+
+def _decoded(text: str) -> object:
+    """In a tenth of json's time, but for infinity and halves of a surrogate pair."""
+    try:
+        return _decode(text)
+    except msgspec.DecodeError:
+        return json.loads(text)
+
+
+_decode = msgspec.json.Decoder().decode
 
 
 def in_ironic(
