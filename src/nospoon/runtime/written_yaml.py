@@ -101,7 +101,8 @@ class _Plain:
         head = head or indent
         if type(value) is dict:
             for key, inside in value.items():
-                name = self._scalar(key, head)
+                is_known = type(key) is str and _is_plain_key(key)
+                name = key if is_known else self._scalar(key, head)
                 deeper = indent if type(inside) in (list, tuple) else indent + INDENT
                 if name is None or not self._entry(f"{head}{name}:", inside, lines, seen, deeper):
                     return False
@@ -142,7 +143,7 @@ class _Plain:
         if type(value) is str:
             if not value.isprintable():  # it may have several lines
                 return None
-            if _SIMPLE.fullmatch(value) and len(value) < LONGEST_KEY and not _is_other(value):
+            if _is_plain(value):
                 return value
         elif type(value) not in _SCALARS:
             return None
@@ -161,10 +162,18 @@ _SIMPLE = re.compile(r"[A-Za-z0-9/](?:[A-Za-z0-9_./+=@:-]*[A-Za-z0-9_./+=@-])?")
 """Text that needs no quotes, if it is not read as something else."""
 
 
-def _is_other(text: str) -> bool:
-    """Whether a reader takes it for a number, a boolean or a date."""
-    known = Dumper.yaml_implicit_resolvers.get(text[0], ())
-    return any(each.match(text) for _, each in known) or bool(_READ_ELSEWHERE.fullmatch(text))
+def _is_plain(text: str) -> bool:
+    """Whether no reader takes it for a number, a boolean or a date."""
+    if len(text) >= LONGEST_KEY or not _SIMPLE.fullmatch(text):
+        return False
+    for _, other in Dumper.yaml_implicit_resolvers.get(text[0], ()):
+        if other.match(text):
+            return False
+    return not _READ_ELSEWHERE.fullmatch(text)
+
+
+_is_plain_key = lru_cache(maxsize=1024)(_is_plain)
+"""Of ten thousand nodes, the same few keys come again and again."""
 
 
 @lru_cache(maxsize=4096)
