@@ -26,6 +26,7 @@ hosts:
     physnets: {{external: rack}}
 networks: {{external: {{physnet: external}}}}
 nodes: [{nodes}]
+services: {{v: {{environment: {{PAGE: of-a-service}}}}}}
 """
 NODE = """
   {name: v, kind: vm, cpus: 1, memory: 128MiB, firmware: bios, image: disk.raw, bmc: ipmi,
@@ -66,6 +67,8 @@ def test_a_vm_is_typed_at_and_its_root_is_what_it_was_when_it_was_kept_or_shelve
     (server,) = member.compute.servers(name=f"{name}-v")
     until(has_booted)
     typed_at(rack, name)
+    config = Path(f"/proc/{cloud.first}/root{DISKS}/{server.id}/disk.config").read_bytes()
+    assert b'\nPAGE="of-a-service"\n' in config, "its guest has that on a CD"
     rack.run("snapshot", "create", name, "first")
     (server,) = member.compute.servers(name=f"{name}-v")
     assert server.status == "ACTIVE", "it was paused for that"

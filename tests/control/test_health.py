@@ -10,9 +10,10 @@ from dataclasses import replace
 
 import pytest
 
-from nospoon.control.operations.health import look
+from nospoon.control.operations.health import look, look_from_here
 from nospoon.model.service import Health
 from nospoon.plan.addresses.addresses import GuestAddress
+from nospoon.runtime.reach import ANYWHERE
 from nospoon.runtime.runner import LocalRunner
 
 
@@ -68,7 +69,8 @@ async def test_a_port_that_answers_is_enough_without_a_path() -> None:
 async def test_a_path_has_to_answer_well(answer: bytes, why: str) -> None:
     async with answering(answer) as port:
         said = await seen("127.0.0.1", Health(port, "/v3"))
-    assert said == (why and f"http://127.0.0.1:{port}/v3 {why}")
+        from_here = await look_from_here("127.0.0.1", Health(port, "/v3"), ANYWHERE)
+    assert said == from_here == (why and f"http://127.0.0.1:{port}/v3 {why}")
 
 
 async def test_of_a_flood_of_nulls_little_is_read() -> None:
@@ -134,3 +136,12 @@ async def test_where_an_address_is_on_no_network_of_the_host_the_next_one_is_loo
     assert await look(LocalRunner(), there, health, way=way) == f"127.0.0.1:{port} does not answer"
     why = await look(LocalRunner(), replace(vlan, others=(vlan,)), health, way=way)
     assert why == "198.51.100.9 is not on the network of br-ex for its host, which does not look"
+
+
+async def test_this_machine_looks_at_addresses_of_external_networks() -> None:
+    async with answering(None, "::1") as port:
+        assert await look_from_here("::1", Health(port), ANYWHERE) == ""
+    assert await look_from_here("::1", Health(port), ANYWHERE) == f"[::1]:{port} does not answer"
+    async with answering(None) as port:
+        said = await look_from_here("127.0.0.1", Health(port, "/"), ANYWHERE, patience=0.2)
+    assert said == f"127.0.0.1:{port} does not answer"

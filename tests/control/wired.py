@@ -54,6 +54,7 @@ from nospoon.model.resources.tags import OwnerTag
 from nospoon.providers.base import Driver
 from nospoon.providers.simulated.connection import SimulatedConnection
 from nospoon.runtime import clock
+from nospoon.runtime.reach import ANYWHERE
 from nospoon.runtime.tasks import Tasks
 from nospoon.services.bmcs.service import BmcService
 from nospoon.services.consoles.records import Records
@@ -214,7 +215,7 @@ def _wired(directory: Path, database: Database, tasks: Tasks, member_nodes: int)
         clock=clock.unix,
     )
     operations = Operations(database, tasks, clock.unix, after=lambda: None)
-    health = HealthChecks(hosts)
+    health = HealthChecks(hosts, ANYWHERE)
     work = Work(
         database=database,
         memory=memory,

@@ -26,6 +26,7 @@ from nospoon.model.resources.storage import BootImage, Image, boot_image
 from nospoon.model.resources.tags import OwnerTag
 from nospoon.model.seed import Seed
 from nospoon.plan.identity import node_uuid
+from nospoon.plan.user_data import joined
 from nospoon.providers import cloud_calls
 from nospoon.providers.openstack import roots
 from nospoon.providers.openstack.connection import OpenStackConnection
@@ -146,6 +147,22 @@ async def test_a_server_of_an_image_gets_its_user_data_on_a_config_drive_and_run
     assert event.power is PowerState.ON
     (seen,) = await connection.machine_driver.observe(ONE.cluster)
     assert seen.shape == server().shape
+
+
+async def test_what_services_need_is_a_part_of_the_user_data(
+    cloud: FakeCloud, tmp_path: Path
+) -> None:
+    seed = replace(SEED, vendor_data="#!/bin/sh\necho services\n")
+
+    async def opened(_: str) -> Seed:
+        return seed
+
+    async with connected(cloud, tmp_path, open_seed=opened) as connection:
+        await made_container(connection)
+    (asked,) = cloud.requested
+    given = b64decode(asked["user_data"]).decode()
+    assert given == joined(seed.user_data, seed.vendor_data, ())
+    assert given.startswith("Content-Type: multipart/mixed; ")
 
 
 OF_LXC = replace(SHAPE, format="raw", hypervisor_type="lxc")

@@ -58,22 +58,31 @@ def test_nodes_whose_disks_are_cached_otherwise_than_their_file_says_are_named()
     assert not [*cautions(cluster, Allocations(hosts=dict.fromkeys("abcde", "here")), {})]
 
 
-def test_a_role_or_environment_that_a_cloud_does_not_pass_on_is_refused() -> None:
-    nodes = "nodes: [{name: a, kind: vm, image: i}, {name: b, kind: vm, image: i}]\n"
-    services = "services: {a: {environment: {A: x}}, b: {health: 80, role: '#!/bin/sh'}}\n"
-    cluster = load(CACHED.partition("nodes:")[0] + nodes + services, file="x")
+SERVED = """
+networks: {lan: {nat: true, netboot: builtin}, out: {nat: true}}
+nodes:
+  - {name: a, kind: vm, image: i, nics: [{network: out, floating_ip: public}]}
+  - {name: b, kind: vm, image: i, nics: [lan]}
+services: {a: {environment: {A: x}, health: 80}, b: {health: 80, after: a, role: '#!/bin/sh'}}
+"""
 
-    def found(host: str) -> list[str]:
-        allocations = Allocations(hosts=dict.fromkeys("ab", host))
-        return [*reasons_against(cluster, ID, allocations, {})]
 
-    assert found("here") == []
-    assert [each.partition(": ")[0] for each in found("cloud")] == [
-        "node a on host cloud", "node b on host cloud"
-    ]  # fmt: skip
-    assert (
-        "reaches a node by vendor data, which a cloud gives to servers itself" in found("cloud")[0]
+def test_a_service_that_no_one_can_look_at_in_a_cloud_is_refused_and_its_order_is_told() -> None:
+    cluster = load(CACHED.partition("nodes:")[0] + SERVED, file="x")
+    here, there = (Allocations(hosts=dict.fromkeys("ab", each)) for each in ("here", "cloud"))
+    assert [*reasons_against(cluster, ID, here, {})] == []
+    (why,) = reasons_against(cluster, ID, there, {})
+    assert why == (
+        "service b: node b is in cloud cloud, where the daemon reaches floating IPs alone: it "
+        "cannot see whether the service is healthy. Give a NIC of the node a `floating_ip`, or "
+        "leave `health` out."
     )
+    order = (
+        "a cloud starts servers when it makes them: nodes of b there do not wait for services "
+        "that these come `after`"
+    )
+    assert order not in cautions(cluster, here, {})
+    assert order in [*cautions(cluster, there, {})]
 
 
 def test_every_reason_against_a_cluster_is_told_at_once() -> None:

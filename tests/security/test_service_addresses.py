@@ -10,11 +10,12 @@ from uuid import uuid4
 import pytest
 
 from nospoon.clusterfile.load import load
-from nospoon.control.operations.health import WAY, look
+from nospoon.control.operations.health import WAY, look, look_from_here
 from nospoon.model.service import Health
 from nospoon.plan.addresses.addresses import GuestAddress, looked_at
 from nospoon.plan.addresses.allocate import Allocations
 from nospoon.runtime import process
+from nospoon.runtime.reach import Reach
 from nospoon.runtime.runner import LocalRunner
 
 FILE = """
@@ -115,3 +116,30 @@ async def test_a_service_of_the_host_itself_is_not_looked_at() -> None:
         port = int(server.sockets[0].getsockname()[1])
         said = await look(LocalRunner(), GuestAddress("127.0.0.1", "lo"), Health(port))
     assert said == "127.0.0.1 is not on the network of lo for its host, which does not look"
+
+
+@pytest.mark.parametrize(
+    "address", ["127.0.0.1", "169.254.169.254", "0.0.0.0", "::1", "fe80::1", "::ffff:127.0.0.1"]
+)
+async def test_floating_ips_that_a_cloud_makes_up_lead_nowhere(address: str) -> None:
+    """Clouds are named by users, and so are those that answer what they like."""
+    async with await asyncio.start_server(lambda *_: None, "127.0.0.1", 0) as server:
+        port = int(server.sockets[0].getsockname()[1])
+        for path in ("", "/"):
+            why = await look_from_here(address, Health(port, path), Reach())
+            assert why.startswith("the daemon does not connect to ")
+
+
+async def test_listeners_of_the_daemon_are_not_looked_at_by_floating_ips() -> None:
+    closed = Reach(closed=lambda address, port: (address, port) == ("192.0.2.1", 8069))
+    why = await look_from_here("192.0.2.1", Health(8069), closed)
+    assert why == "the daemon does not connect to 192.0.2.1:8069"
+
+
+@pytest.mark.parametrize(
+    "address", ["localhost", "", "metadata.example.org", "1.2.3.4 x", "\x1b[2J"]
+)
+async def test_names_in_the_place_of_floating_ips_are_not_looked_up(address: str) -> None:
+    why = await look_from_here(address, Health(80), Reach())
+    assert why.endswith("which is not an address")
+    assert "\x1b" not in why

@@ -124,7 +124,7 @@ def _unreached(
             message = f"its host cannot look at a service of node {name!r}: no address is known"
             hint = (
                 "Plug a NIC into a network with `netboot: builtin`, or give it an `address` on one "
-                "with `nat` or an existing bridge"
+                "with `nat` or an existing bridge, in a cloud a `floating_ip`"
             )
             yield Complaint(("services", each.name, "health"), message, hint)
 
@@ -132,6 +132,8 @@ def _unreached(
 def _reached(sections: Sections, nic: Nic) -> bool:
     network = sections.networks.get(nic.network)
     if network is None:  # the one that is always there, or a name that another complaint is about
+        return True
+    if nic.floating_ip:
         return True
     existing = bool(network.physnet or network.bridge)
     if nic.address not in ("", DHCP):

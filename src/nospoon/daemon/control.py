@@ -97,7 +97,7 @@ class Control:
 
     def _wire_work(self, parts: Parts) -> None:
         """What carries plans out, and what it remembers."""
-        self.health = HealthChecks(parts.hosts)
+        self.health = HealthChecks(parts.hosts, parts.reach)
         self.memory = Memory(
             database=parts.database,
             cipher=parts.cipher,

@@ -466,6 +466,8 @@ IN_MEMORY = Declared(
     hypervisor_types=frozenset(HypervisorType),
     root_formats=frozenset({ROOT_FORMAT, MOUNTED_ROOT}),
 )
+NOVAS_USER_DATA = 65535 // 4 * 3
+"""Bytes: Nova takes 65535 characters in Base64 (`user_data` of its schema of servers)."""
 CLOUD = Declared(
     is_real=True,
     networking=Networking.PORTS,
@@ -477,7 +479,8 @@ CLOUD = Declared(
     has_boot_image=True,
     has_groups=True,
     has_key_pairs=True,
-    has_vendor_data=False,
+    most_user_data=NOVAS_USER_DATA,
+    runs_made=True,
     sets_caches=False,
     sizes=Sizes.FLAVORS,
     uuids=Uuids.ASSIGNED,

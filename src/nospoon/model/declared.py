@@ -88,10 +88,11 @@ class Declared:
     `hypervisor_types`: images for which machine types it runs; `root_formats`: of roots with which
     its containers begin. `has_groups`: it runs machines on several computers, where server
     groups keep them together or apart. `has_key_pairs`: it gives VMs and containers one ssh key
-    beside their user data; `has_vendor_data`: what services need reaches them. `sets_caches`:
-    disks are cached as the file says. `packages`: of Debian, that its host needs besides those
-    of every host, and `preparation`: the variable by which the collection nospoon.host prepares
-    a host for it, "" for none.
+    beside their user data; `most_user_data`: bytes that this may have, together with what
+    services need, 0 where that is apart and nothing limits it. `runs_made`: what starts from an
+    image runs as soon as it is made. `sets_caches`: disks are cached as the file says.
+    `packages`: of Debian, that its host needs besides those of every host, and `preparation`:
+    the variable by which the collection nospoon.host prepares a host for it, "" for none.
     """
 
     is_real: bool
@@ -110,7 +111,8 @@ class Declared:
     root_formats: frozenset[str] = frozenset({ROOT_FORMAT})
     has_groups: bool = False
     has_key_pairs: bool = False
-    has_vendor_data: bool = True
+    most_user_data: int = 0
+    runs_made: bool = False
     sets_caches: bool = True
     packages: tuple[str, ...] = ()
     preparation: str = ""

@@ -69,7 +69,7 @@ def reasons_against(
             named = replace(fact, routes=tuple(_named(route, leaving) for route in fact.routes))
             yield from _against_networks(cluster, cluster_id, allocations, name, named, trunks)
     yield from _against_names(cluster)
-    yield from _against_setup(cluster, allocations)
+    yield from _against_health(cluster, allocations)
     yield from against_groups(cluster, allocations, facts)
     yield from against_key_pairs(cluster, allocations, facts)
     yield from against_quotas(cluster, cluster_id, allocations, facts, before)
@@ -84,17 +84,19 @@ of ours can have them."""
 _UUID = re.compile(r"[0-9a-f]{32}")
 
 
-def _against_setup(cluster: Cluster, allocations: Allocations) -> Iterator[str]:
-    """Services whose role or environment would not reach their nodes."""
-    hosts = {host.name: host for host in cluster.hosts}
-    for node in cluster.nodes:
-        host = hosts.get(allocations.hosts.get(node.name, ""))
-        if node.cloud_init.vendor_data and host is not None and not host.declares.has_vendor_data:
-            yield (
-                f"node {node.name} on host {host.name}: a role or `environment` of a service "
-                "reaches a node by vendor data, which a cloud gives to servers itself. Write it "
-                "into `user_data`, or into the image."
-            )
+def _against_health(cluster: Cluster, allocations: Allocations) -> Iterator[str]:
+    """Services that are to be looked at where neither the daemon nor a host is on their network."""
+    hosts, nodes = {each.name: each for each in cluster.hosts}, {e.name: e for e in cluster.nodes}
+    for service in cluster.services if any(e.declares.has_ports for e in cluster.hosts) else ():
+        for name in service.nodes if service.health is not None else ():
+            host = hosts.get(allocations.hosts.get(name, ""))
+            is_led_to = any(nic.floating_ip for nic in nodes[name].nics)
+            if host is not None and host.declares.has_ports and not is_led_to:
+                yield (
+                    f"service {service.name}: node {name} is in cloud {host.name}, where the "
+                    "daemon reaches floating IPs alone: it cannot see whether the service is "
+                    "healthy. Give a NIC of the node a `floating_ip`, or leave `health` out."
+                )
 
 
 def _against_names(cluster: Cluster) -> Iterator[str]:
@@ -257,6 +259,7 @@ def cautions(
     yield from _unrestored(cluster, allocations)
     yield from _shelved(cluster, allocations)
     yield from _containers_of_clouds(cluster, allocations, facts)
+    yield from _unordered(cluster, allocations)
     yield from _uncached(cluster, allocations)
     yield from _by_qcow2(cluster, allocations, facts)
     yield from unknown_quotas(allocations, facts)
@@ -313,11 +316,27 @@ def _containers_of_clouds(
                 f"host {host.name}: Nova shows to administrators alone whether it has a compute "
                 f"host for containers ({listed([each.name for each in here])})"
             )
-        if given := [each.name for each in here if each.cloud_init.user_data]:
+        inits = {each.name: each.cloud_init for each in here}
+        if given := [name for name, each in inits.items() if each.user_data or each.vendor_data]:
             yield (
                 f"host {host.name}: {listed(given)}: user data comes from the cloud's metadata "
                 "service, for a container has no config drive"
             )
+
+
+def _unordered(cluster: Cluster, allocations: Allocations) -> Iterator[str]:
+    """Services that begin before those that they come after."""
+    early = {each.name for each in cluster.hosts if each.declares.runs_made}
+    late = [
+        each.name
+        for each in cluster.services
+        if each.after and any(allocations.hosts.get(node) in early for node in each.nodes)
+    ]
+    if late:
+        yield (
+            f"a cloud starts servers when it makes them: nodes of {listed(late)} there do not wait "
+            "for services that these come `after`"
+        )
 
 
 def _uncached(cluster: Cluster, allocations: Allocations) -> Iterator[str]:

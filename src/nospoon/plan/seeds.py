@@ -33,17 +33,22 @@ def seeds_of(
     stands for in user data.
     """
     networks = {network.name: network for network in cluster.networks}
-    found, filled_in = {}, dict[tuple[str, str], str]()  # nodes share long texts
+    found, filled_in = {}, dict[str, str]()  # nodes share long texts
     for node in cluster.nodes:
         if node.kind is not NodeKind.BAREMETAL:
-            user_data = node.cloud_init.user_data
-            if BOOT_URL in user_data:
-                url = boot_url(cluster, node, allocations, boot_port)
-                text = user_data.replace(BOOT_URL, url)
-                user_data = filled_in.setdefault((user_data, url), text)
+            user_data = user_data_of(cluster, node, allocations, boot_port)
+            user_data = filled_in.setdefault(user_data, user_data)
             uuid = identity.uuid_of(cluster_id, node)
             found[node.name] = _seed(cluster, uuid, node, networks, allocations, user_data)
     return found
+
+
+def user_data_of(cluster: Cluster, node: Node, allocations: Allocations, boot_port: int) -> str:
+    """The user's, with the URL of the boot server in it."""
+    user_data = node.cloud_init.user_data
+    if BOOT_URL not in user_data:
+        return user_data
+    return user_data.replace(BOOT_URL, boot_url(cluster, node, allocations, boot_port))
 
 
 def boot_url(cluster: Cluster, node: Node, allocations: Allocations, port: int) -> str:

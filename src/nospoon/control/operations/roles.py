@@ -46,8 +46,11 @@ class Roles:
         self._begin: dict[UUID, int] = {}
 
     async def begin(self, machine: UUID) -> None:
-        """From here on: it is started now, and what it wrote before is of another boot."""
-        self._begin[machine] = await self._logs.size(machine, user=self._user)
+        """From here on: it is started now, and what it wrote before is of another boot. The first
+        call counts: for one that runs as soon as it is made, it comes before that.
+        """
+        if machine not in self._begin:
+            self._begin[machine] = await self._logs.size(machine, user=self._user)
 
     async def seen(self, service: Service, machine: UUID) -> RoleSeen:
         """Of the role of a service on a machine."""

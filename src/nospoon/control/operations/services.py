@@ -57,6 +57,8 @@ class Services:
             return []
         workers = self._planner.workers
         addresses = await workers.run(row.owner, looked_at, cluster, row.id, row.allocations)
+        used = row.allocations.hosts.values()
+        addresses |= await self._checks.outside(cluster, row.id, used)
         members = await self._fleet.by_node(row.owner, row.name)
         places = [
             (each, members[node], addresses.get(node))

@@ -38,7 +38,22 @@ class Starting:
     ) -> None:
         self._start, self._checks, self._logs, self._workers = start, checks, logs, workers
 
-    async def switch_on(self, prepared: Prepared, made: Collection[str]) -> list[str]:
+    async def roles_of(self, prepared: Prepared) -> Roles:
+        """To be looked at, before anything is made: there, where machines run as soon as they are,
+        what they write begins.
+        """
+        seen = prepared.seen
+        roles, hosts = Roles(self._logs, seen.owner), {e.name: e for e in seen.cluster.hosts}
+        with_role = {node for each in seen.cluster.services if each.role for node in each.nodes}
+        async for each in paced(prepared.desired.values() if with_role else ()):
+            host = hosts.get(each.key.place)
+            if not isinstance(each.shape, Machine) or each.node not in with_role or host is None:
+                continue
+            if host.declares.runs_made:
+                await roles.begin(each.shape.uuid)
+        return roles
+
+    async def switch_on(self, prepared: Prepared, made: Collection[str], roles: Roles) -> list[str]:
         """Start those of these nodes that run their own image, and wait until their services are
         healthy; says of which that failed, and why. Bare metal waits for its deployer.
         """
@@ -55,8 +70,9 @@ class Starting:
         addresses = await self._workers.run(
             user, looked_at, cluster, prepared.seen.id, prepared.allocations
         )
+        used = prepared.allocations.hosts.values()
+        addresses |= await self._checks.outside(cluster, prepared.seen.id, used)
         place = Places(machines, addresses)
-        roles = Roles(self._logs, user)
         run = StartRun(user, order, place, self._start, self._checks.wait, roles)
         return await run.all(starting)
 

@@ -18,6 +18,7 @@ from nospoon.control.fleet.hosts import Hosts
 from nospoon.control.operations.journal import NOBODY, Journal
 from nospoon.control.operations.memory import Kept, Memory, record_group
 from nospoon.control.operations.operations import Ended, Running
+from nospoon.control.operations.roles import Roles
 from nospoon.control.operations.starting import Starting
 from nospoon.control.planning.pending import Pending, moving
 from nospoon.control.planning.planner import Planner
@@ -102,6 +103,7 @@ class Work:
         running.note(summary(prepared.plan))
         most = request.parallel
         limits = Limits(per_host=most, pausing=most, waiting=most) if most else Limits()
+        roles = await self._starting.roles_of(prepared)
         self._pending.begin(kept.pending)
         try:
             outcome = await self._execute(
@@ -125,7 +127,7 @@ class Work:
         await self.memory.forget_leavers(prepared, request.targets)
         if not request.targets and seen.cluster.ironic is None:
             await self._database.call(stored.forget_enrolment, row.id)
-        unstarted = await self._switch_on(prepared)
+        unstarted = await self._switch_on(prepared, roles)
         late = [note for each in again.seen.observed if (note := waiting(each))]
         late += [f"{each.key.kind} {each.key.name} stays: {each.why}" for each in again.plan.later]
         held = [again]
@@ -277,7 +279,7 @@ class Work:
                     each, message=f"{each.message.rstrip('. ')}. {said}"
                 )
 
-    async def _switch_on(self, prepared: Prepared) -> list[str]:
+    async def _switch_on(self, prepared: Prepared, roles: Roles) -> list[str]:
         """Start what was made now, or by an `up` that did not end."""
         made = {
             step.node
@@ -285,7 +287,7 @@ class Work:
             if step.action in (Action.CREATE, Action.REPLACE) and step.key.kind is Kind.MACHINE
         }
         made |= await self._database.read(journal.begun_machines, prepared.seen.id)
-        return await self._starting.switch_on(prepared, made)
+        return await self._starting.switch_on(prepared, made, roles)
 
     async def _look_at_machines(self, prepared: Prepared) -> None:
         """At those of the cluster: a host may have thousands of others."""

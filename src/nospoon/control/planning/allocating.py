@@ -41,6 +41,7 @@ from nospoon.plan.addresses.tunnels import against_identifiers
 from nospoon.plan.placement.room import claims
 from nospoon.plan.refuse import against_pool, reasons_against
 from nospoon.plan.seeds import against_addresses, against_boot_urls
+from nospoon.plan.user_data import against_user_data
 from nospoon.providers import linux
 from nospoon.runtime.workers import Workers
 from nospoon.store import claims as claim_rows
@@ -104,6 +105,7 @@ class Allocating:
             lambda: [
                 *against_addresses(cluster, allocations),
                 *against_boot_urls(cluster, allocations),
+                *against_user_data(cluster, allocations),
             ],
         )
         reasons += await self._workers.run(

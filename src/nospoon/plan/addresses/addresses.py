@@ -62,12 +62,14 @@ class GuestAddress:
     """Where a node's host finds it. `link`: the bridge of the network there, or an interface that
     is plugged into it. `is_certain`: nospoon made the network, and the host has an address on it;
     it may have none on an existing one, such as a VLAN, and then finds the node at one of `others`.
+    `is_outside`: a cloud leads to the node from there, for this machine.
     """
 
     address: str
     link: str
     is_certain: bool = False
     others: tuple[GuestAddress, ...] = ()
+    is_outside: bool = False
 
     @property
     def best(self) -> str:

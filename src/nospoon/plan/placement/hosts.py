@@ -139,8 +139,6 @@ def _against_server(node: Node) -> Iterator[str]:
     if any(disk.image for disk in (node.disks[1:] if has_image else node.disks)):
         other = "further disks of servers" if has_image else "disks of servers"
         yield f"{other} begin blank there. Leave `image` out, and deploy from the network."
-    if has_image and node.cloud_init.vendor_data:
-        yield "servers get user data alone there. Place nodes of services on another host."
     if has_image and any(nic.address not in ("", DHCP) for nic in node.nics):
         yield "the cloud gives addresses there. Leave `address` of NICs out."
 

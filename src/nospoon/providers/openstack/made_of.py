@@ -5,19 +5,17 @@ https://docs.openstack.org/nova/latest/user/block-device-mapping.html
 
 from __future__ import annotations
 
-import json
 from base64 import b64encode
 from dataclasses import dataclass
 
 from nospoon.errors import ProviderError
 from nospoon.model.cloud_images import cloud_name
+from nospoon.model.connections import NOVAS_USER_DATA
 from nospoon.model.images import KeptIn
 from nospoon.model.node_kind import NodeKind
-from nospoon.model.resources.key_pairs import THEIRS
 from nospoon.model.resources.machines import Machine, MachineDisk
 from nospoon.model.resources.tags import OwnerTag
-from nospoon.model.seed import Seed
-from nospoon.plan.key_pairs import beside
+from nospoon.plan.user_data import joined, keys_beside
 from nospoon.providers.base import OpenSeed
 from nospoon.providers.openstack.around import Around
 from nospoon.providers.openstack.images import BootImageDriver
@@ -26,9 +24,6 @@ from nospoon.providers.openstack.roots import RootImageDriver
 from nospoon.providers.openstack.snapshots import SnapshotImages
 
 GIB = 1 << 30
-CLOUD_CONFIG = "#cloud-config"
-MOST_USER_DATA = 65535
-"""Characters that Nova takes, in Base64."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,19 +88,20 @@ class MadeOf:
     async def _user_data(self, shape: Machine, tag: OwnerTag) -> dict[str, object]:
         """Raises `ProviderError` for more than Nova takes."""
         pair, named = shape.key_pair, dict[str, object]()
-        given = _user_data(await self.open_seed(shape.seed), pair) if shape.seed else ""
+        given = ""
+        if shape.seed:
+            seed = await self.open_seed(shape.seed)
+            given = joined(seed.user_data, seed.vendor_data, keys_beside(seed.keys, pair))
         if pair:
             named["key_name"] = await self.key_pairs.name_of(pair, tag.cluster)
         if not given:
             return named
-        encoded = b64encode(given.encode()).decode()
-        if len(encoded) > MOST_USER_DATA:
+        if (size := len(given.encode())) > NOVAS_USER_DATA:
             raise ProviderError(
-                f"its user data has {len(given)} characters: a cloud takes some "
-                f"{MOST_USER_DATA * 3 // 4 >> 10} KiB",
+                f"its user data has {size} bytes, and a cloud takes {NOVAS_USER_DATA}",
                 hint="User data may fetch what it needs.",
             )
-        return {**named, "user_data": encoded}
+        return {**named, "user_data": b64encode(given.encode()).decode()}
 
     def _blank(self, disk: MachineDisk) -> dict[str, object]:
         common = {
@@ -129,14 +125,6 @@ class MadeOf:
         type_ = self.around.cloud.volume_type
         made = {"destination_type": "volume", "volume_size": _gib(disk)}
         return {**made, "volume_type": type_} if type_ else made
-
-
-def _user_data(seed: Seed, pair: str) -> str:
-    """With the keys that are not of its key pair, where it is not the file's own."""
-    keys = seed.keys if pair.startswith(THEIRS) else beside(seed.keys)
-    if seed.user_data or not keys:
-        return seed.user_data
-    return f"{CLOUD_CONFIG}\n{json.dumps({'ssh_authorized_keys': keys})}\n"
 
 
 def _root(image: str) -> dict[str, object]:
