@@ -3,8 +3,9 @@
 Elsewhere the script of a node's services is vendor data, beside the user's own. Nova has vendor
 data of its operator alone, so that both are parts of one MIME archive there:
 https://docs.cloud-init.io/en/latest/explanation/format.html. cloud-init takes each part as it would
-take it alone, and ours is a script, so nothing of the user's has to be merged. It runs before the
-user's scripts, as vendor data's do: cloud-init runs them in the order of the names of their files.
+take it alone, and that of services is a script: nothing of the user's has to be merged. It runs
+before the user's scripts, as vendor data's do: cloud-init runs them in the order of the names of
+their files.
 """
 
 from __future__ import annotations
@@ -74,12 +75,12 @@ def against_user_data(cluster: Cluster, allocations: Allocations) -> Iterator[st
 
 
 def _too_long(node: Node, host: Host, user_data: str, size: int, most: int) -> str:
-    own, ours = len(user_data.encode()), len(node.cloud_init.vendor_data.encode())
+    own, services = len(user_data.encode()), len(node.cloud_init.vendor_data.encode())
     what = f"its user data has {size} bytes"
-    if ours:
+    if services:
         what = (
             f"its `user_data` of {own} bytes, with roles and `environment` of its services of "
-            f"{ours}, is an archive of {size}"
+            f"{services}, is an archive of {size}"
         )
     return (
         f"node {node.name} on host {host.name}: {what}, and a cloud takes {most}. Put it into the "
