@@ -6,11 +6,22 @@ import asyncio
 import contextlib
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
+from types import SimpleNamespace
+from typing import cast
+from uuid import UUID, uuid4
 
 import pytest
 
-from nospoon.control.operations.health import look, look_from_here
+from nospoon.clusterfile.load import load
+from nospoon.control.fleet.hosts import Hosts
+from nospoon.control.operations.health import HealthChecks, look, look_from_here
+from nospoon.errors import HostUnreachable
+from nospoon.model.cluster import Host
+from nospoon.model.resources.keys import Key, Kind
+from nospoon.model.resources.networks import FloatingIp
+from nospoon.model.resources.resource import Observed
+from nospoon.model.resources.tags import OwnerTag
 from nospoon.model.service import Health
 from nospoon.plan.addresses.addresses import GuestAddress
 from nospoon.runtime.reach import ANYWHERE
@@ -145,3 +156,58 @@ async def test_this_machine_looks_at_addresses_of_external_networks() -> None:
     async with answering(None) as port:
         said = await look_from_here("127.0.0.1", Health(port, "/"), ANYWHERE, patience=0.2)
     assert said == f"127.0.0.1:{port} does not answer"
+
+
+CLOUDS = """
+cluster: c
+hosts:
+  here: {}
+  one: {openstack: {cloud: {name: c, auth: {auth_url: "http://1"}}, boot_address: 192.0.2.9}}
+  two: {openstack: {cloud: {name: c, auth: {auth_url: "http://2"}}, boot_address: 192.0.2.9}}
+networks: {out: {nat: true}}
+nodes:
+  - {name: "{n}", count: 3, kind: vm, image: i, nics: [{network: out, floating_ip: public}]}
+services: {s: {nodes: ["0"], HEALTH}}
+"""
+
+
+@dataclass
+class Clouds:
+    """As `Hosts`. `away`: those that do not answer; `asked`: those that were asked."""
+
+    away: set[str]
+    asked: list[str] = field(default_factory=list)
+
+    def use(self, host: Host) -> SimpleNamespace:
+        async def observe(cluster: UUID) -> list[Observed]:
+            self.asked.append(host.name)
+            if host.name in self.away:
+                raise HostUnreachable(f"{host.name} is away")
+            shapes = {"0-0": "02:00", "0-1": "02:01", "1-0": ""}
+            return [
+                Observed(
+                    Key(Kind.FLOATING_IP, host.name, name),
+                    FloatingIp("public", mac, f"192.0.2.{index}"),
+                    OwnerTag("kit", cluster),
+                )
+                for index, (name, mac) in enumerate(shapes.items())
+            ]
+
+        driver = SimpleNamespace(observe=observe)
+        return SimpleNamespace(connection=SimpleNamespace(drivers={Kind.FLOATING_IP: driver}))
+
+
+async def test_floating_ips_are_asked_for_where_services_are_looked_at_and_of_clouds_alone() -> (
+    None
+):
+    async def found(health: str, *used: str, away: str = "") -> tuple[dict[str, str], list[str]]:
+        cluster = load(CLOUDS.replace("HEALTH", health), file="x")
+        clouds = Clouds({away})
+        checks = HealthChecks(cast("Hosts", clouds), ANYWHERE)
+        there = await checks.outside(cluster, uuid4(), used)
+        assert all(each.is_outside for each in there.values())
+        return {node: each.address for node, each in there.items()}, clouds.asked
+
+    assert await found("health: 80", "here", "one") == ({"0": "192.0.2.0"}, ["one"])
+    assert await found("health: 80", "two", away="two") == ({}, ["two"])
+    assert await found("unit: u", "one", "two") == ({}, [])

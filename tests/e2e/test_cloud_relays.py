@@ -342,6 +342,12 @@ async def until_served(lab: Lab, mac: str, address: str) -> None:
             pass  # its client waits
 
 
+async def login(lab: Lab, node: str) -> str:
+    """Where ssh is to find a node."""
+    told = await asyncio.to_thread(lab.rack.client.get, f"/v1/nodes/served/{node}/login")
+    return str(told["address"])
+
+
 async def test_a_relay_serves_dhcp_and_tftp_to_the_nodes_of_its_network(lab: Lab) -> None:
     before = lab.cloud.everything()
     file = await lab.up("n")
@@ -370,7 +376,12 @@ async def test_a_relay_serves_dhcp_and_tftp_to_the_nodes_of_its_network(lab: Lab
     await lab.up("n", "m")
     other = lab.port("m")
     assert (await lab.leased(other["mac_address"]))["ip"] == "10.78.0.3"
-    await lab.up("m")
+    alone = Path(await lab.up("m")).read_text()
+    assert await login(lab, "m") == "10.78.0.3", "no other one leads to it"
+    led = alone.replace("nics: [lab]", "nics: [{network: lab, floating_ip: n0}]")
+    await asyncio.to_thread(lab.rack.run, "up", lab.rack.file(led), "--yes")
+    (floating,) = (e for e in lab.cloud.floatingips.values() if e["port_id"] == other["id"])
+    assert await login(lab, "m") == floating["floating_ip_address"]
     assert await lab.leased(port["mac_address"], tries=3) == {}
     assert (await lab.leased(other["mac_address"]))["ip"] == "10.78.0.3", "it keeps its own"
     await asyncio.to_thread(lab.rack.run, "down", "served", "--yes")

@@ -97,6 +97,9 @@ def _used(rack: Rack, cloud: FakeCloud, listener: socket.socket) -> None:
     assert first not in cloud.servers
     assert LATER in given[-1]
     run("status", "served", "-f", "json")
+    former = file(rack, cloud, port)
+    refused = run("service", "rollback", "web", former, "--yes", status=1)
+    assert "web would not return to a former root: none is of the image and roles" in refused
     run("node", "show", "web")
     _names_how_a_role_ended(rack, cloud, port)
     shown = "".join(said) + (rack.directory / "state/nospoond.log").read_text()

@@ -64,8 +64,12 @@ class Exports:
         return exported
 
     async def address(self, row: ClusterRow, node: str) -> str:
-        """By which a node is reached from its host, "" where none of its addresses is known."""
+        """By which a node is reached from its host, "" where none of its addresses is known, and
+        where a floating IP is to lead to it: only its cloud knows that one.
+        """
         cluster = await self._planner.clusters.stored(row)
+        if any(nic.floating_ip for each in cluster.nodes if each.name == node for nic in each.nics):
+            return ""
         return (await self._logins(row, cluster)).get(node, "")
 
     async def _logins(self, row: ClusterRow, cluster: Cluster) -> Mapping[str, str]:
