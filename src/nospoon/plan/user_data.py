@@ -26,8 +26,8 @@ CLOUD_CONFIG = "#cloud-config"
 SCRIPT = "000-nospoon-services"
 """File name of the services' script among scripts of the user, which are `part-001` and so on."""
 LONGEST_PORT = 65535
-IS_ARCHIVE, WITHIN = "mime-version:", 4096
-"""By which cloud-init knows an archive, within so many of its first characters (`convert_string` in
+IS_ARCHIVE, WITHIN = b"mime-version:", 4096
+"""By which cloud-init knows an archive, within so many of its first bytes (`convert_string` in
 its user_data.py).
 """
 
@@ -40,7 +40,7 @@ def joined(user_data: str, vendor_data: str, keys: Sequence[str]) -> str:
         return user_data
     parts = [_part(vendor_data, "x-shellscript", SCRIPT)]
     if user_data:  # an archive is a part as it is, else its first line says what it is
-        is_archive = IS_ARCHIVE in user_data[:WITHIN].lower()
+        is_archive = IS_ARCHIVE in user_data.encode()[:WITHIN].lower()
         parts.append(user_data if is_archive else _part(user_data, "plain"))
     between = f"nospoon-{hashlib.sha256(''.join(parts).encode()).hexdigest()}"
     head = f'Content-Type: multipart/mixed; boundary="{between}"\nMIME-Version: 1.0\n'
