@@ -18,7 +18,6 @@ from urllib.parse import unquote, urlsplit
 
 from fastapi import FastAPI
 
-from nospoon.api.app import create_app
 from nospoon.daemon.wiring import Daemon
 from nospoon.runtime.clock import Clock, unix
 from nospoon.settings import settings_for
@@ -175,6 +174,4 @@ async def a_daemon(
         daemon = await end.enter_async_context(made)
         # which ports other programs of this machine have is no matter of these tests
         daemon.parts.planner._check_sockets = lambda *_: ()
-        yield Asked(
-            daemon, create_app(daemon.control.controller, members=daemon.control.members), directory
-        )
+        yield Asked(daemon, daemon.control.app, directory)

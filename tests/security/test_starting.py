@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
+import time
 from dataclasses import dataclass
 from pathlib import Path
 from typing import cast
@@ -13,6 +14,7 @@ from typing import cast
 import pytest
 from tests.security.asked import OTHER, OWNER, Answer, Asked, a_daemon
 
+from nospoon.api.app import create_app
 from nospoon.control.operations.restoring import Restoring, in_turn
 from nospoon.control.planning.clusters import Clusters
 from nospoon.store.clusters import ClusterRow, Outline
@@ -78,3 +80,22 @@ async def test_the_start_waits_for_few_files_and_reads_all_beside_the_event_loop
                 await asyncio.sleep(0.01)
     assert threads
     assert threading.get_ident() not in threads
+
+
+async def test_the_first_request_makes_and_imports_nothing_in_the_event_loop(
+    tmp_path: Path,
+) -> None:
+    async with a_daemon(tmp_path) as asked:
+        first = await processor_of(asked)
+        asked.app = create_app(
+            asked.daemon.control.controller, members=asked.daemon.control.members
+        )
+        unprepared = await processor_of(asked)
+    assert first < unprepared / 3
+
+
+async def processor_of(asked: Asked) -> float:
+    """Seconds of the loop's own thread that a request takes."""
+    before = time.thread_time()
+    assert (await asked.ask(OWNER, "GET", "/v1/labs")).status == 200
+    return time.thread_time() - before

@@ -143,9 +143,9 @@ class Control:
 
     def _wire_api(self, parts: Parts, listener: socket.socket) -> None:
         self.members = Members(parts.settings.group, parts.admins)
-        api = create_app(self.controller, members=self.members)
+        self.app = create_app(self.controller, members=self.members)
         self.api = HttpServer(
-            api,
+            self.app,
             [listener],
             limits=CONTROL,
             identify=self.members.identify,

@@ -13,6 +13,7 @@ from uuid import UUID
 import sqlalchemy
 import structlog
 
+from nospoon.api.app import prepare
 from nospoon.control.content.space import text_of
 from nospoon.daemon.control import Control
 from nospoon.daemon.parts import Later, Parts
@@ -114,9 +115,10 @@ class Daemon:
         return self
 
     async def _begin_to_answer(self) -> None:
+        await asyncio.to_thread(prepare, self.control.app)
         await self.control.api.start()
-        prepare = asyncio.to_thread(self.parts.connections.prepare)
-        self.parts.tasks.start(prepare, name="import libvirt")
+        imported = asyncio.to_thread(self.parts.connections.prepare)
+        self.parts.tasks.start(imported, name="import libvirt")
         self._end.callback(self.control.members.close)
         self._end.push_async_callback(self._stop_serving)
 
