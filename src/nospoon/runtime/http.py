@@ -76,7 +76,7 @@ async def request(
     shown = without_account(url)
     try:
         async with asyncio.timeout(patience):
-            connection = await _connected(url, _context(url, verify=verify), reach)
+            connection = await _connected(url, await _context(url, verify=verify), reach)
             asked = _head(method, url, len(body), headers) + body
             return await _exchange(connection, asked, most)
     except TimeoutError:
@@ -92,8 +92,12 @@ async def request(
         raise ProviderError(f"{shown!r} is not a URL: its host or port is wrong") from error
 
 
-def _context(url: str, *, verify: bool) -> ssl.SSLContext | None:
-    return client_context(verify=verify) if urlsplit(url).scheme == "https" else None
+async def _context(url: str, *, verify: bool) -> ssl.SSLContext | None:
+    if urlsplit(url).scheme != "https":
+        return None
+    if not verify:
+        return client_context(verify=False)
+    return await asyncio.to_thread(client_context, verify=True)  # it may read the authorities
 
 
 async def _connected(url: str, context: ssl.SSLContext | None, reach: Reach) -> Streams:

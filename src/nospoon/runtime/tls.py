@@ -10,6 +10,7 @@ from datetime import UTC, datetime, timedelta
 from functools import lru_cache
 from ipaddress import ip_address
 from pathlib import Path
+from threading import Lock
 
 from cryptography import x509
 from cryptography.exceptions import UnsupportedAlgorithm
@@ -63,9 +64,16 @@ def _connecting(context: ssl.SSLContext) -> ssl.SSLContext:
 def client_context(*, verify: bool, authorities: str = "") -> ssl.SSLContext:
     """For connections to servers; with `verify` their certificates must hold. `authorities`: a file
     with all those that count, "" for the system's. It is shared: do not change it. Raises `OSError`
-    where the file cannot be read.
+    where the file cannot be read. With `verify`, call it in a thread.
     """
-    return _verifying(authorities, _since(authorities)) if verify else _trusting()
+    if not verify:
+        return _trusting()
+    with _ONE_READS:
+        return _verifying(authorities, _since(authorities))
+
+
+_ONE_READS = Lock()
+"""The authorities have changed for all at once."""
 
 
 @lru_cache(maxsize=1)
@@ -78,11 +86,16 @@ def _trusting() -> ssl.SSLContext:
 
 @lru_cache(maxsize=2)
 def _verifying(authorities: str, since: Hashable) -> ssl.SSLContext:
-    """Reading the authorities takes tens of milliseconds, in which no other thread runs (the lock
-    is held in `SSL_CTX_set_default_verify_paths`), and 700 KiB.
+    """Reading the authorities takes tens of milliseconds, in which other threads run (not so in
+    `SSL_CTX_set_default_verify_paths`, as Python's own default does it), and 700 KiB.
     """
     del since
-    return _connecting(ssl.create_default_context(cafile=authorities or None))
+    context, paths = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT), ssl.get_default_verify_paths()
+    if authorities:
+        context.load_verify_locations(authorities)
+    elif paths.cafile or paths.capath:
+        context.load_verify_locations(paths.cafile, paths.capath)
+    return _connecting(context)
 
 
 def _since(authorities: str) -> Hashable:
