@@ -71,6 +71,15 @@ async def test_endless_output_does_not_fill_the_memory(
         await SshRunner("rack").run(["ip", "-j", "link"], stdin=b"x" * (1 << 22))
 
 
+@pytest.mark.parametrize("where", ["", " >&2"])
+async def test_endless_output_of_a_tool_of_this_machine_does_not_either(
+    monkeypatch: pytest.MonkeyPatch, where: str
+) -> None:
+    monkeypatch.setattr(runner, "MOST_OUTPUT", 1 << 20)
+    with pytest.raises(ProviderError, match="^`sh -c .*` wrote more than 1MiB"):
+        await LocalRunner().run(["sh", "-c", f"exec yes{where}"], stdin=b"x" * (1 << 22))
+
+
 async def test_a_clock_that_shows_no_time_is_an_error_of_its_host(ssh: Path) -> None:
     """It was an error of the daemon, which named no host."""
     ssh.write_text("#!/bin/sh\necho noon\n")

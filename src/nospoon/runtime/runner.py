@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from copy import copy
 from pathlib import Path
 from typing import Protocol
@@ -17,7 +18,9 @@ SECONDS = 60.0
 """For how long a command may run, where it is not given longer."""
 SSH_FAILED = 255
 MOST_OUTPUT = 64 << 20
-"""Bytes that a command on another host may write: what answers there may be anyone's by now."""
+"""Bytes that a command may write, and as many of errors: what answers on another host may be
+anyone's by now, and here tools show what guests and others put there.
+"""
 NOT_SSHS_OWN = "; status=$?; [ $status -ne 255 ] || status=254; exit $status"
 """What is appended to a command: ssh(1) tells its own failures by 255, as some commands do."""
 LONGEST_SOCKETS = 108 - 1 - len("/ssh-") - 40 - 18
@@ -32,6 +35,14 @@ class Runner(Protocol):
     ) -> Finished: ...
 
 
+@contextmanager
+def _bounded(what: str) -> Iterator[None]:
+    try:
+        yield
+    except OutputTooLong as error:
+        raise ProviderError(f"{what} wrote more than {MOST_OUTPUT >> 20}MiB") from error
+
+
 class LocalRunner:
     """Commands on this machine. `seconds`: for how long each may run."""
 
@@ -43,7 +54,10 @@ class LocalRunner:
     async def run(
         self, argv: Sequence[str], *, stdin: bytes | None = None, check: bool = True
     ) -> Finished:
-        return await process.run(argv, stdin=stdin, check=check, timeout=self.seconds)
+        with _bounded(f"`{process.shown(argv)}`"):
+            return await process.run(
+                argv, stdin=stdin, check=check, most=MOST_OUTPUT, timeout=self.seconds
+            )
 
 
 class SshRunner:
@@ -71,13 +85,10 @@ class SshRunner:
         except ValueError as error:
             raise HostUnreachable(str(error)) from error
         command = self.command(argv)
-        try:
+        with _bounded(f"`{process.shown(argv)}` on {self.destination}"):
             done = await process.run(
                 command, stdin=stdin, check=False, most=MOST_OUTPUT, timeout=self.seconds
             )
-        except OutputTooLong as error:
-            what = f"`{process.shown(argv)}` on {self.destination}"
-            raise ProviderError(f"{what} wrote more than {MOST_OUTPUT >> 20}MiB") from error
         if done.status == SSH_FAILED:
             raise HostUnreachable(f"ssh to {self.destination} failed: {said_by(done)}")
         if check and done.status != 0:
