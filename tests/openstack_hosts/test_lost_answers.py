@@ -5,12 +5,16 @@ next try makes and removes nothing twice.
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Iterable, Iterator
+from dataclasses import replace
+from uuid import UUID
 
 import pytest
 
 from nospoon.errors import HostUnreachable, NospoonError
 from nospoon.model.machine import PowerCommand
 from nospoon.model.resources.keys import Kind
+from nospoon.model.resources.machines import Machine
+from nospoon.providers.openstack import servers
 from nospoon.providers.openstack.connection import OpenStackConnection
 from nospoon.providers.openstack.roster import MADE
 from nospoon.runtime.tasks import Tasks
@@ -150,6 +154,23 @@ async def test_a_server_that_is_made_after_its_call_was_given_up_is_waited_for(
     cloud.heard = None
     await remove_all(bench)
     assert cloud.everything() == before
+
+
+async def test_servers_that_no_one_tries_again_are_not_remembered(
+    front: Front, bench: Bench, connection: OpenStackConnection, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A cloud that resets each call had the daemon remember as many machines as a user made up."""
+    monkeypatch.setattr(servers, "LATE", 0)
+    front.inject(SERVERS, LineFault.RESET, times=9)
+    rack = any_rack(bench)
+    assert isinstance(rack.machine.shape, Machine)
+    with pytest.raises(HostUnreachable, match="does not answer"):
+        await make(bench, *rack.all)
+    for number in range(2):
+        machine = replace(rack.machine, shape=replace(rack.machine.shape, uuid=UUID(int=number)))
+        with pytest.raises(HostUnreachable, match="does not answer"):
+            await connection.machine_driver.create(machine, bench.tag)
+    assert len(connection.machine_driver._late) == 1
 
 
 async def test_no_server_is_waited_for_that_a_cloud_refused_to_make(

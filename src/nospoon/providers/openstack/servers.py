@@ -230,7 +230,7 @@ class ServerDriver:
             id_ = await call(Service.NOVA, "POST", "/servers", body, read=_id, **how)
         except HostUnreachable as error:
             if error.status != REFUSED:
-                self._late[shape.uuid] = clock.monotonic() + LATE * self._around.pause
+                self._expect(shape.uuid)
             raise
         self._watched.looks.stir()
         self._roster.know(shape.uuid, UUID(id_))
@@ -241,6 +241,13 @@ class ServerDriver:
         except ProviderError as error:
             await self._forget(id_)
             raise error from None
+
+    def _expect(self, machine: UUID) -> None:
+        now = clock.monotonic()
+        while self._late and next(iter(self._late.values())) <= now:
+            del self._late[next(iter(self._late))]  # of those that no one tried again
+        self._late.pop(machine, None)  # the latest one is the last
+        self._late[machine] = now + LATE * self._around.pause
 
     async def _expected(self, machine: UUID) -> Server | None:
         """The server of a machine; where the cloud was asked for one, and did not answer, once it
