@@ -143,6 +143,64 @@ async def test_guests_reach_what_is_opened_and_no_more() -> None:
     assert chain(BRIDGE) not in left.stdout
 
 
+SERVE = """
+import select, socket, sys
+kept = []
+for place in sys.argv[1:]:
+    family = socket.AF_INET6 if ":" in place else socket.AF_INET
+    kept.append(socket.socket(family, socket.SOCK_DGRAM))
+    kept[-1].bind((place, 69))
+print("ready", flush=True)
+while True:
+    for each in select.select(kept, [], [])[0]:
+        each.sendto(b"a file", each.recvfrom(600)[1])
+"""
+FETCH = """
+import socket, sys
+line = socket.socket(socket.AF_INET6 if ":" in sys.argv[1] else socket.AF_INET, socket.SOCK_DGRAM)
+line.settimeout(float(sys.argv[2]))
+try:
+    line.connect((sys.argv[1], 69))
+    line.send(b"ask")
+    print(line.recv(600).decode())
+except OSError:
+    print("refused")
+"""
+
+
+def fetched(address: str, seconds: float = 20) -> str:
+    argv = ["ip", "netns", "exec", GUEST, sys.executable, "-c", FETCH, address, str(seconds)]
+    return subprocess.run(argv, check=True, capture_output=True, text=True).stdout.strip()
+
+
+OTHERS = ("172.30.10.1", "fd00:10::1")
+
+
+@pytest.fixture
+def servers(host: None) -> Iterator[None]:  # noqa: ARG001  (made before)
+    """Servers of TFTP at two addresses of the host on the network, and at two others of it."""
+    for each in OTHERS:
+        ip("-n", HOST, "addr", "add", each, "dev", "lo")
+    for gateway in ("172.30.9.1", "fd00:9::1"):
+        ip("-n", GUEST, "route", "add", "default", "via", gateway)
+    argv = ["ip", "netns", "exec", HOST, sys.executable, "-c", SERVE]
+    places = ("172.30.9.1", "fd00:9::1", *OTHERS)
+    with subprocess.Popen([*argv, *places], stdout=subprocess.PIPE) as server:
+        assert server.stdout is not None
+        assert server.stdout.readline() == b"ready\n"
+        yield
+        server.kill()
+
+
+@pytest.mark.usefixtures("servers")
+async def test_guests_reach_no_server_of_tftp_at_another_address_of_the_host() -> None:
+    """Such as that of the administrator's Ironic, for the machines of another network."""
+    assert [fetched(each) for each in OTHERS] == ["a file", "a file"]
+    await HostGuard(Inside(HOST), "nospoon test").make(LINK)
+    assert [fetched(each, 2) for each in OTHERS] == ["refused", "refused"]
+    assert [fetched(each) for each in ("172.30.9.1", "fd00:9::1")] == ["a file", "a file"]
+
+
 @pytest.mark.usefixtures("container")
 async def test_guests_behind_nat_reach_what_containers_publish_at_no_address_of_the_host() -> None:
     guard = HostGuard(Inside(HOST), "nospoon test")
@@ -347,6 +405,9 @@ def test_the_rules_take_away_and_allow_nothing() -> None:
         assert text.rstrip().endswith("-j DROP\nCOMMIT")
     assert f"-d 172.30.9.1 -p tcp --dport {OPEN} -j RETURN" in rules(LINK, 4)
     assert f"-d fd00:9::1 -p tcp --dport {OPEN} -j RETURN" in rules(LINK, 6)
-    assert "--dport 67 " in rules(LINK, 4)
+    assert "-d 172.30.9.1 -p udp --dport 67 " in rules(LINK, 4)
+    assert "-d 255.255.255.255 -p udp --dport 67 " in rules(LINK, 4)
+    assert "-d ff02::1:2 -p udp --dport 547 " in rules(LINK, 6)
+    assert "--dport 547" not in rules(replace(LINK, address6=""), 6)
     assert "--dport 8069" not in rules(replace(LINK, address6=""), 6)
     assert len(chain("n" * 15)) <= 28

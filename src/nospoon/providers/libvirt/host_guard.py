@@ -29,11 +29,14 @@ from nospoon.runtime.process import Finished, said_by
 from nospoon.runtime.runner import Runner
 
 log = structlog.get_logger()
+Address = IPv4Address | IPv6Address
 FAMILIES = {4: "iptables", 6: "ip6tables"}
-SERVED = {4: ("icmp --icmp-type echo-request", (67, 69)), 6: ("ipv6-icmp", (547, 69))}
-"""DHCP and TFTP; what TFTP goes on with from other ports belongs to what was sent (conntrack), and
-so do errors of ICMP, none of which the host believes otherwise.
-"""
+CONTROL = {4: "icmp --icmp-type echo-request", 6: "ipv6-icmp"}
+"""The host's own errors of ICMP belong to what was sent (conntrack); it believes no others."""
+SERVED = {4: (67, 69), 6: (547, 69)}
+"""DHCP and TFTP; what TFTP goes on with from other ports belongs to what was sent (conntrack)."""
+TO_ALL = {4: ("255.255.255.255", 67), 6: ("ff02::1:2", 547)}
+"""Where clients of DHCP ask that know no server yet (RFC 2131 §4.1, RFC 8415 §7.1)."""
 REPLIES = "-m conntrack --ctstate ESTABLISHED,RELATED -j RETURN"
 
 FORGED = """
@@ -168,10 +171,11 @@ def rules(link: Link, version: int) -> str:
 
 def _rules(link: Link, version: int) -> Iterator[str]:
     """IPv6 guests reach the host's link-local address also where the network has no IPv6."""
-    add, (control, served) = f"-A {chain(link.name)}", SERVED[version]
+    add = f"-A {chain(link.name)}"
     yield f"{add} {REPLIES}"
-    yield f"{add} -p {control} -j RETURN"
-    yield from (f"{add} -p udp --dport {port} -j RETURN" for port in served)
+    yield f"{add} -p {CONTROL[version]} -j RETURN"
+    for there, port in _served(link, version):
+        yield f"{add} -d {there} -p udp --dport {port} -j RETURN"
     for here, protocol, port in _opened(link, version):
         yield f"{add} -d {here} -p {protocol} --dport {port} -j RETURN"
     yield f"{add} -j REJECT"
@@ -189,8 +193,23 @@ def _forwarded(link: Link, version: int) -> Iterator[str]:
     yield f"{add} -m conntrack --ctstate DNAT -j DROP" if link.nat else f"{add} -j DROP"
 
 
-def _opened(link: Link, version: int) -> Iterator[tuple[IPv4Address | IPv6Address, str, int]]:
-    text = link.address if version == 4 else link.address6
-    for port in link.host_ports or () if text else ():
+def _served(link: Link, version: int) -> Iterator[tuple[Address | str, int]]:
+    """At the address on this network: at others of the host, another's servers may listen."""
+    here = _address(link, version)
+    if here is not None:
+        yield TO_ALL[version]
+        yield from ((here, port) for port in SERVED[version])
+
+
+def _opened(link: Link, version: int) -> Iterator[tuple[Address, str, int]]:
+    here = _address(link, version)
+    if here is None:
+        return
+    for port in link.host_ports or ():
         for protocol in ("tcp", "udp"):
-            yield ip_interface(text).ip, protocol, port
+            yield here, protocol, port
+
+
+def _address(link: Link, version: int) -> Address | None:
+    text = link.address if version == 4 else link.address6
+    return ip_interface(text).ip if text else None
