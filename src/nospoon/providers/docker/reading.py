@@ -32,6 +32,8 @@ LONGEST_PATH, SHOWN, SAID = 4096, 200, 1000
 """Characters of a path (PATH_MAX of Linux), of one that is said, and of all that is: a header may
 have a name of a hundred megabytes, which packed has some kilobytes.
 """
+DEEPEST = 256
+"""Levels of a path, each of which a layer above may have removed."""
 OUTER = 1000
 """Members of an archive of layers; one that has none of its files among as many is a root."""
 TEXT = 4 << 20
@@ -100,6 +102,7 @@ class Merged:
         self._names: set[str] = set()
         self._covered: set[str] = set()
         self._directories = {"/"}
+        self._below: dict[str, bool] = {}
         self.has_init = False
         self.name = "its begin"
 
@@ -108,6 +111,7 @@ class Merged:
         names: set[str] = set()
         covered: set[str] = set()
         links = Links()
+        self._below.clear()
         for packed, member in self._read(layer):
             path = posixpath.normpath(f"/{member.name}")
             self._count_in(member, path)
@@ -141,6 +145,8 @@ class Merged:
             self.name = member.name[:SHOWN]
             if max(len(member.name), len(member.linkname)) > LONGEST_PATH:
                 sys.exit(f"{self.name!r}: its path has more than {LONGEST_PATH} characters")
+            if max(member.name.count("/"), member.linkname.count("/")) > DEEPEST:
+                sys.exit(f"{self.name!r}: its path has more than {DEEPEST} levels")
             yield packed, member
 
     def _put_linked(self, layer: IO[bytes], waiting: dict[str, list[str]]) -> None:
@@ -183,13 +189,26 @@ class Merged:
     def _is_covered(self, path: str) -> bool:
         if not self._covered and not self._names:
             return False
-        if path in self._names:
+        if path in self._names or path in self._covered:
             return True
-        parts = path.split("/")
-        above = ("/".join(parts[:end]) for end in range(2, len(parts) + 1))
-        return any(each in self._covered for each in above) or any(
-            "/".join((*parts[:end], "")) in self._covered for end in range(1, len(parts))
-        )
+        return self._is_below_covered(posixpath.dirname(path))
+
+    def _is_below_covered(self, directory: str) -> bool:
+        """Whether what a layer has in it is covered, found out once for each directory: a file has
+        hundreds above it, and an image millions of files.
+        """
+        fresh, found = list[str](), False
+        while directory not in self._below:
+            fresh.append(directory)
+            found = directory in self._covered or f"{directory}/" in self._covered
+            above = posixpath.dirname(directory)
+            if found or above == directory:
+                break
+            directory = above
+        else:
+            found = self._below[directory]
+        self._below.update(dict.fromkeys(fresh, found))
+        return found
 
     def _put(self, packed: tarfile.TarFile, member: tarfile.TarInfo) -> None:
         self.has_init |= posixpath.normpath(f"/{member.name}")[1:] in INITS
