@@ -76,7 +76,7 @@ async def test_endless_output_of_a_tool_of_this_machine_does_not_either(
     monkeypatch: pytest.MonkeyPatch, where: str
 ) -> None:
     monkeypatch.setattr(runner, "MOST_OUTPUT", 1 << 20)
-    with pytest.raises(ProviderError, match="^`sh -c .*` wrote more than 1MiB"):
+    with pytest.raises(ProviderError, match=r"^`sh -c .*` wrote more than 1MiB"):
         await LocalRunner().run(["sh", "-c", f"exec yes{where}"], stdin=b"x" * (1 << 22))
 
 
