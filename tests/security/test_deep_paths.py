@@ -1,6 +1,6 @@
-"""Paths of an image of containers, whose levels were looked at again for each file: an archive of
-133 KB took a processor of its host for two minutes, one of a megabyte for a quarter of an hour,
-beside all limits of containers, whenever a container began with it.
+"""Paths and layers of an image of containers. Levels of a path were looked at again for each file:
+an archive of 133 KB took a processor of its host for two minutes, one of a megabyte for a quarter
+of an hour, beside all limits of containers, whenever a container began with it.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ import resource
 from pathlib import Path
 
 import pytest
-from tests.docker.test_reading import layout, read, tar
+from tests.docker.test_reading import layout, read, saved, tar
 
 DIRECTORY = "/".join(f"{'d' * 14}{level % 10}" for level in range(250))
 FILES = {f"{DIRECTORY}/{number}": "" for number in range(2000)}
@@ -32,4 +32,13 @@ def test_what_a_layer_removes_costs_little_for_each_file_below(tmp_path: Path) -
 def test_a_path_of_very_many_levels_is_refused(tmp_path: Path) -> None:
     image = tar({"sbin/init": "init", "a/" * 300 + "file": ""})
     with pytest.raises(ValueError, match="its path has more than 256 levels"):
+        read(tmp_path, image)
+
+
+@pytest.mark.parametrize("kind", ["oci", "docker"])
+def test_an_image_of_very_many_layers_is_refused(tmp_path: Path, kind: str) -> None:
+    """Each is read again, however often a manifest names it."""
+    layers = [tar({"sbin/init": "init"})] * 300
+    image = layout(*layers, nested=False) if kind == "oci" else saved(*layers)
+    with pytest.raises(ValueError, match="it has more than 256 layers"):
         read(tmp_path, image)

@@ -36,6 +36,8 @@ DEEPEST = 256
 """Levels of a path, each of which a layer above may have removed."""
 OUTER = 1000
 """Members of an archive of layers; one that has none of its files among as many is a root."""
+MOST_LAYERS = 256
+"""Twice as many as engines can stack. A manifest may name one again and again."""
 TEXT = 4 << 20
 """Bytes of a manifest (image-spec, manifest.md)."""
 IDS = 65_536
@@ -283,6 +285,8 @@ def sources() -> Iterator[tuple[IO[bytes], bool]]:
         yield packer.stdout, True
         return
     found = layers(sys.stdin.buffer)
+    if len(found) > MOST_LAYERS:
+        raise ValueError(f"it has more than {MOST_LAYERS} layers")
     for number, each in reversed(list(enumerate(found))):
         if each.read(len(ZSTD)) == ZSTD:  # which takes another process, with a file of its own
             raise ValueError("a layer is compressed by zstd: expected gzip, or no compression")
