@@ -1,6 +1,6 @@
 """Paths and layers of an image of containers. Levels of a path were looked at again for each file:
-an archive of 133 KB took a processor of its host for two minutes, one of a megabyte for a quarter
-of an hour, beside all limits of containers, whenever a container began with it.
+an archive of 133 KB took a processor of its host for two minutes, beside all limits of containers,
+whenever a container began with it.
 """
 
 from __future__ import annotations
