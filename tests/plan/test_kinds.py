@@ -25,6 +25,7 @@ def test_whose_a_resource_is_follows_from_its_name(kind: Kind) -> None:
     names = {
         Named.AS_ITS_NODE: ("node-3", "node-3"),
         Named.NUMBERED: ("node-3-0", "node-3"),
+        Named.BEFORE_DOT: ("node-3.first", "node-3"),
         Named.BY_ITSELF: ("node-3", ""),
     }
     name, node = names[KINDS[kind].named]

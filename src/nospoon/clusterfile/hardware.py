@@ -242,7 +242,7 @@ class HardwareSection(Section):
     rollback: Flag | None = Field(
         None,
         description="Of a VM or container: where its image changes, its root is kept, so that the "
-        "former image in the file brings it back; default yes.",
+        "former image in the file brings it back, but for containers in a cloud; default yes.",
     )
     ssh_keys: Annotated[list[SshKey], BeforeValidator(listed), OneOrMore()] | None = Field(
         None,

@@ -482,6 +482,7 @@ CLOUD = Declared(
     most_user_data=NOVAS_USER_DATA,
     runs_made=True,
     sets_caches=False,
+    stored_roots=frozenset({NodeKind.VM}),
     sizes=Sizes.FLAVORS,
     uuids=Uuids.ASSIGNED,
     console=Console.TAIL,

@@ -91,6 +91,8 @@ class Declared:
     beside their user data; `most_user_data`: bytes that this may have, together with what
     services need, 0 where that is apart and nothing limits it. `runs_made`: what starts from an
     image runs as soon as it is made. `sets_caches`: disks are cached as the file says.
+    `stored_roots`: nodes of which it stores a former root, where disks come and go with their
+    machine.
     `packages`: of Debian, that its host needs besides those of every host, and `preparation`:
     the variable by which the collection nospoon.host prepares a host for it, "" for none.
     """
@@ -114,6 +116,7 @@ class Declared:
     most_user_data: int = 0
     runs_made: bool = False
     sets_caches: bool = True
+    stored_roots: frozenset[NodeKind] = frozenset()
     packages: tuple[str, ...] = ()
     preparation: str = ""
 

@@ -69,6 +69,57 @@ def kept_in(image: str) -> tuple[str, str] | None:
     return (found[1], found[2]) if found else None
 
 
+FORMER = "former."
+"""Begins what former roots in a cloud are called beside snapshots, of which none has a dot."""
+_STORED = re.compile(r"(?:former\.([0-9]+):)?(?:role\.([0-9a-f]+):)?(.*)\Z", re.DOTALL)
+
+
+def is_former_root(snapshot: str) -> bool:
+    """Whether it is the name of a former root, and not that of a user's snapshot."""
+    return snapshot.startswith(FORMER)
+
+
+@dataclass(frozen=True, slots=True)
+class StoredRoot:
+    """What the root of a server is, as the disk of its machine is called. `image`: of which it was
+    made in the beginning; `mark`: of the roles that ran on it, 0 for none; `former`: number of the
+    former root of which its server was made, None where it was made of the image.
+    """
+
+    image: str
+    mark: int = 0
+    former: int | None = None
+
+    def __str__(self) -> str:
+        return ":".join(
+            filter(
+                None,
+                (
+                    self.snapshot,
+                    f"role.{self.mark:x}" if self.mark else "",
+                    self.image,
+                ),
+            )
+        )
+
+    @classmethod
+    def of(cls, volume: str) -> StoredRoot:
+        """By the name of a disk."""
+        found = _STORED.match(volume)
+        assert found is not None, "it matches any text"
+        former, mark, image = found.groups()
+        return cls(image, int(mark or "0", 16), int(former) if former else None)
+
+    @property
+    def snapshot(self) -> str:
+        """What the former root is called of which its server was made, "" for none."""
+        return "" if self.former is None else f"{FORMER}{self.former}"
+
+    def is_like(self, other: StoredRoot) -> bool:
+        """Whether the same was made of the same image."""
+        return (self.image, self.mark) == (other.image, other.mark)
+
+
 @dataclass(frozen=True, slots=True, order=True)
 class KeptIn:
     """Whose root a snapshot keeps."""

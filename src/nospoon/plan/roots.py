@@ -10,7 +10,8 @@ which no disk has.
 A root on which the roles of its node's services ran is one of its image and of those roles: other
 roles are another root, too. Its number says which: `role_mark` of them, then `TURNS` roots.
 
-In a cloud a root is no volume: its server is made of an image there, and names it.
+In a cloud a root is no volume: its server is made of an image there, and names it. Its former roots
+are images, too (`nospoon.plan.stored_roots`).
 """
 
 from __future__ import annotations
@@ -19,9 +20,10 @@ from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 
-from nospoon.model.cluster import Node
+from nospoon.model.cluster import Host, Node
+from nospoon.model.declared import Declared
 from nospoon.model.host_facts import HostFacts
-from nospoon.model.images import KeptIn
+from nospoon.model.images import KeptIn, StoredRoot, is_former_root
 from nospoon.model.node_kind import NodeKind
 from nospoon.model.resources.keys import Key, Kind
 from nospoon.model.resources.machines import Machine
@@ -29,6 +31,7 @@ from nospoon.model.resources.resource import Observed, Resource
 from nospoon.model.resources.storage import Image, KeptRoot, Volume
 from nospoon.plan.order.kinds import whose
 from nospoon.plan.order.steps import Action, Step
+from nospoon.plan.stored_roots import former_roots, settled
 
 STRIDE, TURNS = 1000, 1000
 
@@ -49,39 +52,47 @@ def with_roots(
     observed: Iterable[Observed],
     nodes: Iterable[Node],
     *,
+    hosts: Iterable[Host] = (),
     targets: Collection[str] = (),
 ) -> Roots:
     """Machines on the root of their image, be it a former one, and the former ones that stay.
-    `targets`: nodes of which something is said, where not of all.
+    `hosts`: those of the nodes; `targets`: nodes of which something is said, where not of all.
     """
     rooted = {node.name: node for node in nodes if node.kind is not NodeKind.BAREMETAL}
     if not rooted:
         return Roots(desired)
-    there = _There.of(observed, rooted)
+    found = list(observed)
+    there, stored = _There.of(found, rooted), former_roots(found)
+    stores = {host.name: host.declares for host in hosts if not host.declares.has_pools}
     result, notes, returns = dict(desired), list[str](), list[str]()
     machines = [
         (key, rooted[key.name])
         for key in desired
         if key.kind is Kind.MACHINE and key.name in rooted
     ]
+    _keep_images(result, [key for key, _ in machines], there)
     for key, node in machines:
-        said, is_former = _settle(result, key, node, there)
+        if (declares := stores.get(key.place)) is not None:
+            said, is_former = _settle_in_cloud(result, key, node, there, declares, stored)
+        else:
+            said, is_former = _settle(result, key, node, there)
         notes += said if not targets or node.name in targets else []
         returns += [node.name] if is_former else []
-    _keep_images(result, [key for key, _ in machines], there)
+    if stores:
+        _drop_images(result, desired, [key for key, _ in machines])
     return Roots(result, tuple(notes), tuple(returns))
 
 
 def with_kept_roots(
     desired: Mapping[Key, Resource], observed: Iterable[Observed]
 ) -> Mapping[Key, Resource]:
-    """With what snapshots keep in a cloud of nodes that stay on their host. It goes with its node:
-    nothing else desires it.
+    """With what snapshots of users keep in a cloud of nodes that stay on their host. It goes with
+    its node: nothing else desires it.
     """
     kept = {
         each.key: Resource(each.key, each.shape, (machine,), note=each.tag.note)
         for each in observed
-        if isinstance(each.shape, KeptRoot)
+        if isinstance(each.shape, KeptRoot) and not is_former_root(each.shape.snapshot)
         if (machine := Key(Kind.MACHINE, each.key.place, each.shape.node)) in desired
     }
     return {**desired, **kept} if kept else desired
@@ -97,7 +108,8 @@ def against_lost_roots(steps: Iterable[Step], facts: Mapping[str, HostFacts]) ->
         is_made = step.action in {Action.CREATE, Action.REPLACE}
         if not (is_made and isinstance(made, Machine) and made.disks):
             continue
-        kept, host = KeptIn.of(made.disks[0].volume), facts.get(step.key.place)
+        root, host = StoredRoot.of(made.disks[0].volume), facts.get(step.key.place)
+        kept = KeptIn.of(root.image) if root.former is None else None
         if kept is None or host is None:
             continue
         what = f"node {kept.node}: snapshot {kept.snapshot} of cluster {kept.cluster}"
@@ -125,17 +137,21 @@ def among(returns: Iterable[str], targets: Iterable[str]) -> tuple[str, ...]:
 @dataclass(frozen=True, slots=True)
 class _There:
     """What is found: node -> its roots, those of one host before others, but for those that are
-    lost; node -> the root that its machine has; images.
+    lost; node -> the root that its machine has, where, and what is wrong with it; images.
     """
 
     roots: Mapping[str, list[Observed]]
     used: Mapping[str, str]
+    places: Mapping[str, str]
+    faults: Mapping[str, str]
     images: Mapping[Key, Observed]
 
     @classmethod
     def of(cls, observed: Iterable[Observed], rooted: Mapping[str, Node]) -> _There:
         roots: defaultdict[str, list[Observed]] = defaultdict(list)
         used: dict[str, str] = {}
+        places: dict[str, str] = {}
+        faults: dict[str, str] = {}
         images: dict[Key, Observed] = {}
         for each in observed:
             match each.shape:
@@ -144,9 +160,11 @@ class _There:
                         roots[node].append(each)
                 case Machine(disks=(root, *_)) if each.key.name in rooted:
                     used[each.key.name] = root.volume
+                    places[each.key.name] = each.key.place
+                    faults[each.key.name] = each.fault
                 case Image():
                     images[each.key] = each
-        return cls(roots, used, images)
+        return cls(roots, used, places, faults, images)
 
 
 def number(key: Key) -> int:
@@ -196,6 +214,40 @@ def _settle(
     what = "image and roles" if mark or any(map(_ran, found)) else "image"
     said = _said(node, machine.place, lost, name if is_former else "", used if keeps else "", what)
     return list(said), is_former
+
+
+def _settle_in_cloud(
+    desired: dict[Key, Resource],
+    machine: Key,
+    node: Node,
+    there: _There,
+    declares: Declared,
+    stored: Mapping[tuple[str, str], list[Observed]],
+) -> tuple[list[str], bool]:
+    """As `_settle`, where disks come and go with their machine."""
+    shape, is_here = desired[machine].shape, there.places.get(node.name) == machine.place
+    assert isinstance(shape, Machine), "keys of machines have their shapes"
+    if shape.adopted or not shape.disks:
+        return [], False
+    used = there.used.get(node.name, "") if is_here else ""
+    if node.kind not in declares.stored_roots:
+        is_lost = used not in ("", shape.disks[0].volume)
+        why = f"{machine.place} stores no roots of nodes of kind {node.kind}"
+        return [f"what is on the root of {node.name} is lost: {why}"] if is_lost else [], False
+    mark = role_mark(node.cloud_init.roles)
+    here, fault = stored.get((machine.place, node.name), []), there.faults.get(node.name, "")
+    found = settled(desired[machine], node, mark, used, here, fault=fault)
+    desired.update(found.resources)
+    return list(found.notes), found.returns
+
+
+def _drop_images(
+    result: dict[Key, Resource], desired: Mapping[Key, Resource], machines: Iterable[Key]
+) -> None:
+    """Images of which no server is made any more, as all of theirs have former roots."""
+    wanted = {need for each in machines for need in desired[each].needs if need.kind is Kind.IMAGE}
+    for key in wanted - {need for each in result.values() for need in each.needs}:
+        result.pop(key, None)
 
 
 def _said(
@@ -260,7 +312,7 @@ def _keep_images(desired: dict[Key, Resource], machines: Iterable[Key], there: _
             continue
         root, *others = resource.shape.disks
         wanted = Key(Kind.IMAGE, machine.place, root.volume)
-        used = replace(wanted, name=there.used.get(machine.name, ""))
+        used = replace(wanted, name=StoredRoot.of(there.used.get(machine.name, "")).image)
         found, image = there.images.get(used), desired.get(wanted)
         if found is None or image is None or used == wanted or not _are_alike(found, image):
             continue

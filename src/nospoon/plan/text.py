@@ -9,6 +9,7 @@ from nospoon.model.resources.machines import Machine
 from nospoon.model.resources.resource import Observed, is_adopted
 from nospoon.model.rest.plans import Remembered
 from nospoon.plan.order.steps import Action, Plan, Step
+from nospoon.plan.stored_roots import stores_root
 from nospoon.plan.words import HIDDEN, describe
 
 
@@ -82,13 +83,17 @@ def _losses(step: Step, observed: Observed) -> Iterator[str]:
         yield "it is left to its owner as it is"
     elif step.key.kind is Kind.MACHINE and observed.running:
         yield "it runs, and is powered off"
-    if _has_own_disks(observed) and step.action is Action.REPLACE:
-        yield "what is on its disks is lost"
+    if step.action is Action.REPLACE:
+        yield from _lost_disks(step, observed)
     if step.key.kind is Kind.VOLUME and step.action is Action.REPLACE:
         yield "what is on it is lost"
 
 
-def _has_own_disks(observed: Observed) -> bool:
-    """Whether it is a machine with disks that go with it, and are no volumes of a pool."""
+def _lost_disks(step: Step, observed: Observed) -> Iterator[str]:
+    """Of a machine with disks that go with it, and are no volumes of a pool."""
     shape = observed.shape
-    return isinstance(shape, Machine) and any(disk.size for disk in shape.disks)
+    disks = [disk for disk in shape.disks if disk.size] if isinstance(shape, Machine) else []
+    if stores_root(step):
+        yield from ["what is on its other disks is lost"] if disks[1:] else []
+    elif disks:
+        yield "what is on its disks is lost"

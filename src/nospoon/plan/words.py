@@ -6,6 +6,7 @@ import re
 from collections.abc import Sequence
 
 from nospoon.errors import MOST_REASONS
+from nospoon.model.images import is_former_root
 from nospoon.model.ironic import (
     IronicConnector,
     IronicDiscovery,
@@ -185,7 +186,8 @@ def _in_cloud(shape: InCloud | Enrolled) -> str:
         case KeyPair(public_key=public_key):
             return f"{public_key.partition(' ')[0]} …{public_key[-8:]}"
         case KeptRoot():
-            return f"root of {shape.node} in snapshot {shape.snapshot}"
+            where = "" if is_former_root(shape.snapshot) else "in snapshot "
+            return f"root of {shape.node}, {where}{shape.snapshot}"
         case BootImage():
             return f"for {shape.firmware}, asks at {shape.url}"
         case Port():

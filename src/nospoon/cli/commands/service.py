@@ -116,7 +116,8 @@ def upgrade(context: click.Context, service: str, file: str, *, yes: bool) -> No
     """Bring the nodes of SERVICE to what FILE says, such as another image or role: one after the
     other, each when the service is healthy on the one before.
 
-    Their former roots are kept: `nospoon service rollback` is the way back.
+    Their former roots are kept, but those of containers in a cloud: `nospoon service rollback` is
+    the way back. In a cloud a node is off while its root is stored as an image.
     """
     client = connect.client()
     _bring(context, client, _rows(client, service, cluster_name(file), ""), file, yes=yes)
@@ -147,7 +148,8 @@ def rollback(context: click.Context, service: str, file: str, *, yes: bool) -> N
             why = f"{file} names the image and roles that they have now"
         raise NospoonError(
             f"{', '.join(without or nodes)} would not return to a former root: {why}",
-            hint=f"Name the image that was there before. `nospoon plan {file}` shows what changes.",
+            hint="Name the image and roles that were there before. "
+            f"`nospoon plan {file}` shows what changes, and which roots are kept.",
         )
     _bring(context, client, rows, file, yes=yes)
 

@@ -212,7 +212,7 @@ class Planner:
         )
         roots = await self.workers.run(
             seen.owner,
-            partial(with_roots, targets=request.targets),
+            partial(with_roots, hosts=cluster.hosts, targets=request.targets),
             resolved,
             seen.observed,
             cluster.nodes,

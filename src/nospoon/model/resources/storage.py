@@ -67,8 +67,9 @@ def boot_image(host: str, firmware: Firmware, url: str) -> Key:
 
 @dataclass(frozen=True, slots=True)
 class KeptRoot:
-    """The root disk of a node as a snapshot keeps it, where that is an image of a cloud.
-    `snapshot`: its name; `volume`: of which root, as the machine's shape calls it.
+    """The root disk of a node as a snapshot keeps it, where that is an image of a cloud; or a
+    former root (`nospoon.model.images.is_former_root`). `snapshot`: its name; `volume`: of which
+    root, as the machine's shape calls it.
     """
 
     node: str

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
+from nospoon.model.images import is_former_root
 from nospoon.model.resources.keys import Kind
 from nospoon.model.resources.storage import KeptRoot
 from nospoon.plan.order.kinds import whose
@@ -45,6 +46,7 @@ class Losses:
                 (step.observed.shape.snapshot, step.observed.shape.node)
                 for step in steps
                 if step.observed is not None and isinstance(step.observed.shape, KeptRoot)
+                if not is_former_root(step.observed.shape.snapshot)
             ),
         )
 

@@ -33,6 +33,7 @@ class Named(StrEnum):
 
     BY_ITSELF = "by itself"  # it is no node's
     AS_ITS_NODE = "as its node"
+    BEFORE_DOT = "before a dot"  # its node, a dot and more
     NUMBERED = "numbered"  # its node, a hyphen and a number: a node has several
 
 
@@ -99,7 +100,7 @@ KINDS: Mapping[Kind, Row] = {
         after_ironic=True,
         after_release=True,
     ),
-    Kind.SNAPSHOT: Row(shape=KeptRoot),
+    Kind.SNAPSHOT: Row(shape=KeptRoot, named=Named.BEFORE_DOT),
     Kind.BMC: Row(
         shape=Bmc,
         named=Named.AS_ITS_NODE,
@@ -136,5 +137,7 @@ def whose(key: Key) -> str:
             return key.name
         case Named.NUMBERED:
             return key.name.rpartition("-")[0]
+        case Named.BEFORE_DOT:
+            return key.name.partition(".")[0]
         case Named.BY_ITSELF:
             return ""

@@ -24,6 +24,7 @@ from typing import TypeVar
 from uuid import UUID
 
 from nospoon.model.cluster import BESIDES, Firmware
+from nospoon.model.images import StoredRoot, is_former_root
 from nospoon.model.ironic import (
     BLANK,
     IronicConnector,
@@ -38,7 +39,7 @@ from nospoon.model.resources.bmcs import Bmc
 from nospoon.model.resources.groups import ServerGroup
 from nospoon.model.resources.key_pairs import KeyPair
 from nospoon.model.resources.keys import IRONIC, Key, Kind
-from nospoon.model.resources.machines import Machine, MachineNic
+from nospoon.model.resources.machines import Machine, MachineDisk, MachineNic
 from nospoon.model.resources.netboot import NetbootService
 from nospoon.model.resources.networks import FloatingIp, Link, Port, Router, Trunk
 from nospoon.model.resources.relays import Relay, relay_of
@@ -288,6 +289,7 @@ def dependents(observed: Sequence[Observed]) -> dict[Key, list[Key]]:
         match each.shape:
             case Machine(disks=disks, nics=nics, group=group, key_pair=pair):
                 needs = [Key(Kind.VOLUME, host, disk.volume) for disk in disks]
+                needs += root_needs(each.key, disks)
                 needs += _networks(links, host, nics)
                 for plugs_in in (ports, trunks):
                     needs += [key for n in nics for key in _there(plugs_in, (host, n.mac))]
@@ -320,6 +322,16 @@ def dependents(observed: Sequence[Observed]) -> dict[Key, list[Key]]:
         for need in dict.fromkeys(needs):
             result[need].append(each.key)
     return result
+
+
+def root_needs(machine: Key, disks: Sequence[MachineDisk]) -> list[Key]:
+    """What the root of a machine is made of, where that is no volume of a pool."""
+    if not disks:
+        return []
+    root = StoredRoot.of(disks[0].volume)
+    if root.former is None:
+        return [Key(Kind.IMAGE, machine.place, root.image)]
+    return [Key(Kind.SNAPSHOT, machine.place, f"{machine.name}.{root.snapshot}")]
 
 
 def _pools(observed: Iterable[Observed]) -> dict[str, list[Key]]:
@@ -381,8 +393,8 @@ class _Clouds:
                 return []  # it is stored; who asks by the relay are machines
             case ServerGroup() | KeyPair():
                 return []
-            case KeptRoot(node=node):
-                return [Key(Kind.MACHINE, host, node)]
+            case KeptRoot(node=node, snapshot=name):
+                return [] if is_former_root(name) else [Key(Kind.MACHINE, host, node)]
 
 
 def _asked(observed: Iterable[Observed]) -> Callable[[Observed], list[Key]]:

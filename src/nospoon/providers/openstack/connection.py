@@ -144,7 +144,7 @@ class OpenStackConnection:
             Kind.BOOT_IMAGE: made_of.boot_images,
             Kind.IMAGE: roots,
             Kind.MACHINE: self._machines,
-            Kind.SNAPSHOT: KeptRootDriver(self._around),
+            Kind.SNAPSHOT: KeptRootDriver(self._around, self._machines.snapshots),
         }
 
     @property

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from nospoon.errors import ProviderError
 from nospoon.model.cloud_images import cloud_name
 from nospoon.model.connections import NOVAS_USER_DATA
-from nospoon.model.images import KeptIn
+from nospoon.model.images import KeptIn, StoredRoot
 from nospoon.model.node_kind import NodeKind
 from nospoon.model.resources.machines import Machine, MachineDisk
 from nospoon.model.resources.tags import OwnerTag
@@ -57,11 +57,7 @@ class MadeOf:
         (https://docs.openstack.org/nova/latest/user/metadata.html).
         """
         root, *others = shape.disks
-        kept = KeptIn.of(root.volume)
-        if kept is None:
-            image = await self._image(root, tag)
-        else:
-            image = await SnapshotImages(self.around).id_of(kept, tag.uid)
+        image = await self._stored(shape, tag) or await self._image(root, tag)
         is_volume = self.around.cloud.has_volumes
         disk = {**_root(image), "disk_bus": root.bus, "device_type": "disk"}
         made: dict[str, object] = {
@@ -81,9 +77,18 @@ class MadeOf:
         image = await self._image(shape.disks[0], tag)
         return {"imageRef": image, **await self._user_data(shape, tag)}
 
+    async def _stored(self, shape: Machine, tag: OwnerTag) -> str:
+        """The id of a root of before, or of another node; "" for an image."""
+        root, images = StoredRoot.of(shape.disks[0].volume), SnapshotImages(self.around)
+        if root.former is not None:
+            return await images.id_of_former(shape.uuid, root.snapshot, tag.cluster)
+        kept = KeptIn.of(root.image)
+        return await images.id_of(kept, tag.uid) if kept is not None else ""
+
     async def _image(self, root: MachineDisk, tag: OwnerTag) -> str:
         """The id of one that was in the cloud before, or was sent there."""
-        return cloud_name(root.volume) or await self.roots.id_of(root.volume, tag.cluster)
+        image = StoredRoot.of(root.volume).image
+        return cloud_name(image) or await self.roots.id_of(image, tag.cluster)
 
     async def _user_data(self, shape: Machine, tag: OwnerTag) -> dict[str, object]:
         """Raises `ProviderError` for more than Nova takes."""

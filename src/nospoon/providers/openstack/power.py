@@ -111,6 +111,20 @@ class Power:
         if made.shape.shelved:
             await self.put_away(made)
 
+    @asynccontextmanager
+    async def stopped(self, machine: UUID) -> AsyncIterator[None]:
+        """It is off meanwhile, and afterwards; where that fails, as it was."""
+        server = await self._actions.must(machine)
+        was_on = server.power is PowerState.ON
+        await self.take_out(machine)
+        server = await self.power_off(await self._actions.must(machine))
+        try:
+            yield
+        except ProviderError:
+            if was_on:
+                await self.power_on(server)
+            raise
+
     async def _by_rescue(self, server: Server, command: PowerCommand, *, asks: bool) -> Outcome:
         """Of a server of others that boots our image, or does when it `asks` what to boot."""
         machine, on = server.machine, server.power is PowerState.ON

@@ -104,7 +104,12 @@ class ServerDriver:
         self._actions = Actions(around, self._roster, self._watched.looks)
         self._rescue = Rescue(self._actions, made_of.boot_images)
         self._power = Power(self._actions, self._rescue, self._watched, self._consoles)
-        self.snapshots = ServerSnapshots(around, self._actions, self._power.rebuilding)
+        self.snapshots = ServerSnapshots(
+            around,
+            self._actions,
+            rebuilding=self._power.rebuilding,
+            stopped=self._power.stopped,
+        )
         self._flavors: dict[str, str] = {}
         self._flavors_end = 0.0
         self._late: dict[UUID, float] = {}

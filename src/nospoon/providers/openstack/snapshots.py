@@ -19,13 +19,14 @@ from uuid import UUID, uuid4
 
 from nospoon.errors import Gone, ProviderError
 from nospoon.model.cluster import Firmware
-from nospoon.model.images import KeptIn
+from nospoon.model.images import KeptIn, StoredRoot, is_former_root
 from nospoon.model.machine import KeptState, PowerState
 from nospoon.model.node_kind import NodeKind
-from nospoon.model.resources.keys import Kind
+from nospoon.model.resources.keys import Key, Kind
 from nospoon.model.resources.resource import Observed, Resource
 from nospoon.model.resources.storage import KeptRoot
 from nospoon.model.resources.tags import OwnerTag
+from nospoon.plan.identity import node_uuid
 from nospoon.providers.answers import How
 from nospoon.providers.openstack.actions import PAUSED, POWER, STARTED_BY, Actions
 from nospoon.providers.openstack.api import Service
@@ -52,7 +53,7 @@ FIRMWARE = "hw_firmware_type"
 BY_NAME = {name: firmware for firmware, name in FIRMWARES.items()}
 DEPLOYMENT, CLUSTER, TOKEN = (f"{PREFIX}{each}" for each in ("deployment", "cluster", "token"))
 YES, NO = "yes", "no"
-Rebuilding = Callable[[UUID], AbstractAsyncContextManager[None]]
+During = Callable[[UUID], AbstractAsyncContextManager[None]]
 IMAGES_ROOTS = tuple(map(int, IMAGED.split(".")))
 KEEP = 7200
 """Pauses within which Nova stores an image of a server, and makes a root of one."""
@@ -73,6 +74,12 @@ class _Kept:
     @property
     def is_ready(self) -> bool:
         return self.status == READY
+
+    @property
+    def fault(self) -> str:
+        """Why no server can be made of a former root, "" where one can."""
+        is_half = is_former_root(self.shape.snapshot) and not self.is_ready
+        return f"its image is {self.status}" if is_half else ""
 
     @property
     def properties(self) -> Mapping[str, str]:
@@ -106,8 +113,43 @@ class SnapshotImages:
         return await self.all(**{MACHINE: str(machine), NAME: name})
 
     async def roots(self) -> dict[KeptIn, Firmware]:
-        """Those from which servers may start, and the firmware that starts them."""
-        return {each.root: each.firmware async for each in paced(await self.all()) if each.is_ready}
+        """Those from which servers of any cluster may start, and the firmware that starts them."""
+        return {
+            each.root: each.firmware
+            async for each in paced(await self.all())
+            if each.is_ready and not is_former_root(each.shape.snapshot)
+        }
+
+    async def id_of_former(self, machine: UUID, name: str, cluster: UUID) -> str:
+        """Of a former root of a machine. Raises `Gone`."""
+        for each in await self.of(machine, name):
+            if each.is_ready and each.tagged.tag.cluster == cluster:
+                return each.id
+        raise Gone(
+            f"machine {machine} has no root {name} in cloud {self.around.api.name}",
+            hint="Plan again.",
+        )
+
+    async def begun(self, machine: UUID, name: str, token: str) -> list[_Kept]:
+        """Those of a machine that an action asked for, of which others have the token, too."""
+        return await self.all(**{MACHINE: str(machine), NAME: name, TOKEN: token})
+
+    async def until_stored(self, server: Server, name: str, token: str) -> None:
+        """Nova deletes an image that it cannot store. Raises `ProviderError`."""
+        end = clock.monotonic() + KEEP * self.around.pause
+        while images := await self.begun(server.machine, name, token):
+            if images[0].is_ready:
+                return
+            if clock.monotonic() > end:
+                seconds = KEEP * self.around.pause
+                raise ProviderError(
+                    f"the image of server {server.id} is {images[0].status} after {seconds:.0f} s"
+                )
+            await asyncio.sleep(self.around.pause)
+        raise ProviderError(
+            f"Nova could not store an image of server {server.id}",
+            hint=f"`openstack server event list {server.id}` may say why.",
+        )
 
     async def id_of(self, root: KeptIn, uid: int | None) -> str:
         """Of one of a user's clusters. Raises `Gone`."""
@@ -127,10 +169,15 @@ class SnapshotImages:
 
 @understood
 class ServerSnapshots:
-    """As `DiskSnapshots`. `rebuilding`: around the call by which a root is made again."""
+    """As `DiskSnapshots`. `rebuilding`: around the call by which a root is made again; `stopped`:
+    around what stores a root that no one uses afterwards.
+    """
 
-    def __init__(self, around: Around, actions: Actions, rebuilding: Rebuilding) -> None:
-        self._around, self._actions, self._rebuilding = around, actions, rebuilding
+    def __init__(
+        self, around: Around, actions: Actions, *, rebuilding: During, stopped: During
+    ) -> None:
+        self._around, self._actions = around, actions
+        self._rebuilding, self._stopped = rebuilding, stopped
         self._images, self._volumes = SnapshotImages(around), RootVolumes(around)
 
     async def refusal(self, machine: UUID) -> str:
@@ -165,45 +212,58 @@ class ServerSnapshots:
         if server.power is PowerState.ON and server.status != PAUSED:
             raise ProviderError(f"machine {machine} was resumed by other means")
         token = uuid4().hex
-        image = _image_of(server, name, token)
-        if server.has_root_volume:
-            try:
-                await self._volumes.keep(server, image)
-                await self._until_stored(server, token)
-            finally:
-                await self._volumes.clear(server)
-        else:
-            await self._actions.act(machine, {"createImage": image})
-            await self._until_stored(server, token)
-        await self._actions.until(machine, lambda _: True, KEEP)
+        await self._store(server, name, replace(server.tagged.tag, token=token))
         before = await self._images.of(machine, name)
         await self._images.delete([each for each in before if each.tagged.tag.token != token])
 
-    async def _until_stored(self, server: Server, token: str) -> None:
-        """Nova deletes an image that it cannot store. Raises `ProviderError`."""
-        end = clock.monotonic() + KEEP * self._around.pause
-        while images := await self._images.all(**{TOKEN: token}):
-            if images[0].status == READY:
-                return
-            if clock.monotonic() > end:
-                seconds = KEEP * self._around.pause
-                raise ProviderError(
-                    f"the image of server {server.id} is {images[0].status} after {seconds:.0f} s"
-                )
-            await asyncio.sleep(self._around.pause)
-        raise ProviderError(
-            f"Nova could not store an image of server {server.id}",
-            hint=f"`openstack server event list {server.id}` may say why.",
+    async def _store(self, server: Server, name: str, tag: OwnerTag) -> None:
+        image, token = _image_of(server, name, replace(tag, note="")), tag.token
+        if server.has_root_volume:
+            try:
+                await self._volumes.keep(server, image)
+                await self._images.until_stored(server, name, token)
+            finally:
+                await self._volumes.clear(server)
+        else:
+            await self._actions.act(server.machine, {"createImage": image})
+            await self._images.until_stored(server, name, token)
+        await self._actions.until(server.machine, lambda _: True, KEEP)
+
+    async def store_former(self, shape: KeptRoot, tag: OwnerTag) -> None:
+        """The root of a server that is stopped for that, and stays so: it is replaced. One that
+        cannot be stored runs again. It does nothing where this was done already.
+        """
+        machine = node_uuid(tag.cluster, shape.node)
+        server, _ = await self._actions.going_on(machine)
+        self._around.refuse_others(
+            Key(Kind.MACHINE, self._around.host.name, shape.node), server.tagged, tag
         )
+        before = await self._images.begun(machine, shape.snapshot, tag.token)
+        if before and server.power is not PowerState.ON:
+            await self._images.until_stored(server, shape.snapshot, tag.token)
+            return
+        await self._images.delete(before)  # it ran since
+        if not server.shape.disks or server.shape.disks[0].volume != shape.volume:
+            raise Gone(f"server {server.id} has another root by now", hint="Plan again.")
+        async with self._stopped(machine):
+            await self._store(await self._actions.must(machine), shape.snapshot, tag)
 
     async def list(self, machine: UUID) -> Mapping[str, Mapping[str, KeptState]]:
-        """Those of the root that it has by now: another image is another root."""
+        """Those of the root that it has by now: another image is another root, and one to which it
+        returned is the same.
+        """
         server = await self._actions.must(machine)
         if server.shape.kind is NodeKind.BAREMETAL:
             return {}
-        root = server.shape.disks[0].volume
-        images = await self._images.all(**{MACHINE: str(machine), ROOT: root})
-        return {root: {e.shape.snapshot: e.state async for e in paced(images) if e.status == READY}}
+        root = StoredRoot.of(server.shape.disks[0].volume)
+        return {
+            str(replace(root, former=None)): {
+                each.shape.snapshot: each.state
+                async for each in paced(await self._images.all(**{MACHINE: str(machine)}))
+                if each.is_ready and not is_former_root(each.shape.snapshot)
+                if StoredRoot.of(each.shape.volume).is_like(root)
+            }
+        }
 
     async def blocker(self, machine: UUID, name: str) -> str:  # noqa: ARG002  (any state can be restored)
         await self._actions.must(machine)
@@ -233,8 +293,8 @@ class KeptRootDriver:
 
     kind = Kind.SNAPSHOT
 
-    def __init__(self, around: Around) -> None:
-        self._around, self._images = around, SnapshotImages(around)
+    def __init__(self, around: Around, snapshots: ServerSnapshots) -> None:
+        self._around, self._images, self._snapshots = around, SnapshotImages(around), snapshots
 
     async def observe(self, cluster: UUID | None) -> Sequence[Observed]:
         only = {} if cluster is None else {CLUSTER: str(cluster)}
@@ -243,11 +303,17 @@ class KeptRootDriver:
             async for each in paced(await self._images.all(**only))
         }
         return [
-            self._around.observed(self.kind, each.shape, each.tagged) for each in found.values()
+            self._around.observed(self.kind, each.shape, each.tagged, fault=each.fault)
+            for each in found.values()
         ]
 
     async def create(self, resource: Resource, tag: OwnerTag) -> None:
-        del tag
+        """Of former roots; users make snapshots."""
+        shape = resource.shape
+        assert isinstance(shape, KeptRoot), "keys of snapshots have their shapes"
+        if is_former_root(shape.snapshot):
+            await self._snapshots.store_former(shape, tag)
+            return
         raise Gone(
             f"{resource.key} is not in cloud {self._around.api.name} any more", hint="Plan again."
         )
@@ -260,10 +326,9 @@ class KeptRootDriver:
         await self._images.delete([e for e in images if e.tagged.name == observed.key.name])
 
 
-def _image_of(server: Server, name: str, token: str) -> dict[str, object]:
+def _image_of(server: Server, name: str, tag: OwnerTag) -> dict[str, object]:
     """What Nova is asked for."""
     node = server.tagged.name
-    tag = replace(server.tagged.tag, token=token, note="")
     called = f"nospoon-{tag.name}-{node}-{name}"
     return {
         "name": called,
@@ -275,6 +340,7 @@ def _image_of(server: Server, name: str, token: str) -> dict[str, object]:
             ON: YES if server.power is PowerState.ON else NO,
             ROOT: server.shape.disks[0].volume,
             CALLED: called,
+            FIRMWARE: FIRMWARES[server.shape.firmware],  # which an image of others may not say
         },
     }
 
