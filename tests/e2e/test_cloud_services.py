@@ -52,7 +52,7 @@ def file(rack: Rack, cloud: FakeCloud, port: int, **changes: str) -> str:
     return rack.file(FILE.format(**{**usual, **changes}) + rack.bmc())
 
 
-@pytest.mark.timeout(240)
+@pytest.mark.timeout(600, func_only=True)
 async def test_services_of_a_cloud_get_their_role_and_are_looked_at_by_their_floating_ip() -> None:
     async with fake_cloud() as cloud:
         cloud.networks["n0"]["project_id"] = "0" * 32
@@ -101,6 +101,7 @@ def _used(rack: Rack, cloud: FakeCloud, listener: socket.socket) -> None:
     refused = run("service", "rollback", "web", former, "--yes", status=1)
     assert "web would not return to a former root: none is of the image and roles" in refused
     run("node", "show", "web")
+    listener.close()  # healthy at once, it would be done before its console is looked at
     _names_how_a_role_ended(rack, cloud, port)
     shown = "".join(said) + (rack.directory / "state/nospoond.log").read_text()
     for secret in (SECRET, LATER, "r0le-secret"):
