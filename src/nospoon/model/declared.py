@@ -92,9 +92,9 @@ class Declared:
     services need, 0 where that is apart and nothing limits it. `runs_made`: what starts from an
     image runs as soon as it is made. `sets_caches`: disks are cached as the file says.
     `stored_roots`: nodes of which it stores a former root, where disks come and go with their
-    machine.
-    `packages`: of Debian, that its host needs besides those of every host, and `preparation`:
-    the variable by which the collection nospoon.host prepares a host for it, "" for none.
+    machine. `packages`: of Debian, that its host needs besides those of every host, and
+    `preparation`: the variable by which the collection nospoon.host prepares a host for it, ""
+    for none.
     """
 
     is_real: bool

@@ -91,16 +91,8 @@ class StoredRoot:
     former: int | None = None
 
     def __str__(self) -> str:
-        return ":".join(
-            filter(
-                None,
-                (
-                    self.snapshot,
-                    f"role.{self.mark:x}" if self.mark else "",
-                    self.image,
-                ),
-            )
-        )
+        mark = f"role.{self.mark:x}" if self.mark else ""
+        return ":".join(filter(None, (self.snapshot, mark, self.image)))
 
     @classmethod
     def of(cls, volume: str) -> StoredRoot:
